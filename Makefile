@@ -43,9 +43,10 @@ test-engines: $(READY)
 	$(PIP) -e ".[dev,scale]" pyspark submitit
 	$(PYTHON) -m pytest -m engine tests/sweeps $(ARGS)
 
+# Not with --quiet, which hides warnings from --strict.
 docs: $(DOCS)
 	$(PYTHON) -m site_build
-	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 	@echo "site/index.html is the start page."
 
 bench: $(PEERS)

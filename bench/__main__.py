@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.compilers:
         return accelerators.main(options.target, options.case, options.write)
-    wanted = [name for one in options.case for name in one.split(",") if name]
+    wanted = [name for names in options.case for name in names.split(",") if name]
     unknown = [name for name in wanted if name not in CASES]
     if unknown:
         print(f"No case {', '.join(unknown)}; there are {', '.join(CASES)}.", file=sys.stderr)
@@ -74,28 +74,28 @@ def _measure(options: argparse.Namespace, wanted: list[str]) -> list[str]:
             if options.size == "full" and case.page and outcome.table:
                 report.write_page(report.ROOT / case.page, outcome, where)
             if options.size == "full":  # case by case: a run that is cut off keeps what it has
-                line = report.row(case, outcome, where)
-                if line[report.VERDICT]:
-                    report.update_table(report.HERE / "README.md", line, where)
+                row = report.row(case, outcome, where)
+                if row.verdict:
+                    report.keep(row)
     if options.write and options.size == "full":
         _tell_stale()
     return failed
 
 
 def _tell_stale() -> list[report.Stale]:
-    """Print the rows of the table that are older than the code, and how to measure them again."""
-    found = report.stale(report.table(report.HERE / "README.md"))
-    for one in found:
-        print(f"stale: {one}")
-    for on in sorted({one.on for one in found}):
-        names = ",".join(dict.fromkeys(one.case for one in found if one.on == on))
+    """Print the results that are older than the code, and how to measure them again."""
+    rows = report.stale(report.read())
+    for row in rows:
+        print(f"stale: {row}")
+    for on in sorted({row.on for row in rows}):
+        names = ",".join(dict.fromkeys(row.case for row in rows if row.on == on))
         print(f"on {on}: python -m bench --case {names}")
     old = accelerators.stale()
-    for one in old:
-        print(f"stale: {one}")
+    for row in old:
+        print(f"stale: {row}")
     if old:
         print("anywhere: make compilers")
-    return found + old
+    return rows + old
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -140,12 +140,13 @@ def _show(outcome: Outcome, seconds: float) -> None:
         return
     for timing in outcome.timings:
         print(f"  {timing.name}: {timing.best:.3g} s (first call {timing.first:.3g} s)")
-    for one in outcome.figures:
-        goal = f" (target {one.target:g}, {one.verdict})" if one.target is not None else ""
-        print(f"  {one.label}: {one.value:.4g}{one.unit}{goal}")
-    for one in outcome.agreements:
-        word = "agrees" if one.holds else "DISAGREES"
-        print(f"  {one.between} {word}: {one.difference:.2e} of {one.tolerance:.2e} accepted")
+    for figure in outcome.figures:
+        goal = f" (target {figure.target:g}, {figure.verdict})" if figure.target is not None else ""
+        print(f"  {figure.label}: {figure.value:.4g}{figure.unit}{goal}")
+    for agreement in outcome.agreements:
+        word = "agrees" if agreement.holds else "DISAGREES"
+        sizes = f"{agreement.difference:.2e} of {agreement.tolerance:.2e} accepted"
+        print(f"  {agreement.between} {word}: {sizes}")
     for note in outcome.notes:
         print(f"  note: {note}")
     for line in outcome.table:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
 import xaijax
@@ -54,14 +54,14 @@ def planned(plan: Callable[[], object]) -> list[tuple[ProgramRecipe, int]]:
     return noted
 
 
-def shapes_on(sharding: Any, given: Any) -> Any:
+def shapes_on(sharding: Any, tree: Any) -> Any:
     """Shapes of arrays with a place."""
 
     def shape(leaf: Any) -> jax.ShapeDtypeStruct:
         dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(leaf))
         return jax.ShapeDtypeStruct(jnp.shape(leaf), dtype, sharding=sharding)
 
-    return jax.tree.map(shape, given)
+    return jax.tree.map(shape, tree)
 
 
 def of_explainer(
@@ -69,7 +69,7 @@ def of_explainer(
     params: Any,
     X: np.ndarray,
     background: np.ndarray,
-    given: dict[str, Any],
+    target: dict[str, Any],
     structure: Any = None,
     kind: Any = None,
     options: dict[str, Any] | None = None,
@@ -80,7 +80,7 @@ def of_explainer(
     the plan of a call.
     """
     model = xaijax.as_model(f, params, structure=structure, **(options or {}))
-    made = (kind or xaijax.Explainer)(model, background, **arguments, **given)
+    made = (kind or xaijax.Explainer)(model, background, **arguments, **target)
     return of_plan(made, X, plan, f, params)
 
 
@@ -93,14 +93,16 @@ def of_plan(explainer: Any, X: np.ndarray, plan: Any, f: Any, params: Any) -> Jo
 
 
 def network(
-    given: dict[str, Any], N: int = 1_000, B: int = 100, P: int = 12, **arguments: Any
+    target: dict[str, Any], N: int = 1_000, B: int = 100, P: int = 12, **arguments: Any
 ) -> Job:
     """T1's network of 64 and 64 units."""
     X, background = continuous(N, B, P)
-    return of_explainer(forward, mlp((P, 64, 64, 1), background), X, background, given, **arguments)
+    return of_explainer(
+        forward, mlp((P, 64, 64, 1), background), X, background, target, **arguments
+    )
 
 
-def codes(given: dict[str, Any], **arguments: Any) -> Job:
+def codes(target: dict[str, Any], **arguments: Any) -> Job:
     """T3: columns of few values, so that pairs agree in about half of them."""
     rng = np.random.default_rng(3)
     sizes = (60, 6, 12, 5, 10, 5, 4, 2, 20, 12, 40, 25)
@@ -109,20 +111,20 @@ def codes(given: dict[str, Any], **arguments: Any) -> Job:
         for rows in (1_000, 100)
     )
     params = mlp((12, 64, 64, 1), background)
-    return of_explainer(forward, params, X, background, given, **arguments)
+    return of_explainer(forward, params, X, background, target, **arguments)
 
 
-def logistic(given: dict[str, Any]) -> Job:
+def logistic(target: dict[str, Any]) -> Job:
     """A logistic regression's chances."""
     X, background = continuous(1_000, 100, 12)
 
     def f(p: Any, rows: Any) -> Any:
         return jax.nn.sigmoid(rows @ p["w"] + p["b"])
 
-    return of_explainer(f, {"w": X[0].copy(), "b": np.float32(0.1)}, X, background, given)
+    return of_explainer(f, {"w": X[0].copy(), "b": np.float32(0.1)}, X, background, target)
 
 
-def machine(given: dict[str, Any]) -> Job:
+def machine(target: dict[str, Any]) -> Job:
     """A machine of 2,000 support vectors and an RBF kernel."""
     X, background = continuous(100, 20, 12)
     rng = np.random.default_rng(0)
@@ -133,10 +135,10 @@ def machine(given: dict[str, Any]) -> Job:
         return jnp.exp(-0.1 * squares) @ p["a"]
 
     params = {"c": centres, "a": rng.normal(size=2_000).astype(np.float32)}
-    return of_explainer(f, params, X, background, given)
+    return of_explainer(f, params, X, background, target)
 
 
-def convolution(given: dict[str, Any], side: int = 28) -> Job:
+def convolution(target: dict[str, Any], side: int = 28) -> Job:
     """A convolutional network of `side` x `side` pixels, players of 4 x 4, by permutations."""
     X, background = (a.reshape(-1, side, side, 1) for a in continuous(100, 10, side * side))
     rng = np.random.default_rng(0)
@@ -154,59 +156,61 @@ def convolution(given: dict[str, Any], side: int = 28) -> Job:
     row = np.arange(side) // 4
     players = (row[:, None] * (side // 4) + row[None])[..., None]
     return of_explainer(
-        f, params, X, background, given, players=players, estimator="permutation", budget=100
+        f, params, X, background, target, players=players, estimator="permutation", budget=100
     )
 
 
-def images(given: dict[str, Any], layers: int = 6) -> Job:
+def images(target: dict[str, Any], layers: int = 6) -> Job:
     """A vision transformer of 5 M parameters and 64 patches, by permutations."""
     X, background = (a.reshape(-1, 64, 64, 3) for a in continuous(4, 1, 64 * 64 * 3))
     row = np.arange(64) // 8
     players = np.broadcast_to((row[:, None] * 8 + row[None])[..., None], (64, 64, 3)).copy()
     params = transformer(64, 256, layers, 8 * 8 * 3, 10)
     return of_explainer(
-        vit, params, X, background, given, players=players, estimator="permutation", budget=130
+        vit, params, X, background, target, players=players, estimator="permutation", budget=130
     )
 
 
-def words(given: dict[str, Any], layers: int = 6) -> Job:
+def words(target: dict[str, Any], layers: int = 6) -> Job:
     """A causal transformer of 5 M parameters and 64 tokens, by permutations."""
     rng = np.random.default_rng(0)
     X, background = rng.integers(1, 500, (4, 64)), np.zeros((1, 64), np.int64)
     params = transformer(64, 256, layers, 500, 500)
-    return of_explainer(gpt, params, X, background, given, estimator="permutation", budget=130)
+    return of_explainer(gpt, params, X, background, target, estimator="permutation", budget=130)
 
 
-def gradients(given: dict[str, Any], path: str) -> Job:
+def gradients(target: dict[str, Any], path: str) -> Job:
     """Integrated or expected gradients of T1's network, 100 columns."""
     X, background = continuous(1_000, 100, 100)
     baseline = background[:1] if path == "integrated" else background
     params = mlp((100, 64, 64, 1), background)
     kind = xaijax.GradientExplainer
-    return of_explainer(forward, params, X, baseline, given, kind=kind, path=path)
+    return of_explainer(forward, params, X, baseline, target, kind=kind, path=path)
 
 
-def influence(given: dict[str, Any]) -> Job:
+def influence(target: dict[str, Any]) -> Job:
     """QII of all pairs of T1's network."""
     X, background = continuous(100, 100, 12)
     options = {"threshold": 0.0}
     params = mlp((12, 64, 64, 1), background)
-    return of_explainer(forward, params, X, background, given, kind=xaijax.QII, options=options)
+    return of_explainer(forward, params, X, background, target, kind=xaijax.QII, options=options)
 
 
-def rules(given: dict[str, Any]) -> Job:
+def rules(target: dict[str, Any]) -> Job:
     """Anchors of T1's network, exact."""
     X, background = continuous(100, 1_000, 12)
     options = {"threshold": 0.0}
     params = mlp((12, 64, 64, 1), background)
     kind = xaijax.AnchorExplainer
-    return of_explainer(forward, params, X, background, given, kind=kind, options=options)
+    return of_explainer(forward, params, X, background, target, kind=kind, options=options)
 
 
-def of_estimator(given: dict[str, Any], estimator: Any, X: Any, y: Any, B: int, output: str) -> Job:
+def of_estimator(
+    target: dict[str, Any], estimator: Any, X: Any, y: Any, B: int, output: str
+) -> Job:
     """A scikit-learn estimator, fitted to y; the first B rows are the background."""
     model = xaijax.as_model(estimator.fit(X, y), output=output)
-    made = xaijax.Explainer(model, X[:B], **given)
+    made = xaijax.Explainer(model, X[:B], **target)
 
     def f(params: Any, rows: Any) -> Any:
         del params  # the program holds them
@@ -216,20 +220,26 @@ def of_estimator(given: dict[str, Any], estimator: Any, X: Any, y: Any, B: int, 
     return of_plan(made, X[B : B + 100], None, f, ())
 
 
-def forest(given: dict[str, Any], output: str = "proba") -> Job:
-    """A random forest on breast cancer: T46's chances of 100 deep trees, or labels of 30."""
+def forest(target: dict[str, Any]) -> Job:
+    """The labels of a random forest of 30 trees on breast cancer; chances ask no hybrid."""
     X, y = load_breast_cancer(return_X_y=True)
     X = X.astype(np.float32)
-    if output == "proba":
-        return of_estimator(given, RandomForestClassifier(random_state=0), X, y, 100, output)
     trees = RandomForestClassifier(30, max_depth=6, random_state=0)
-    return of_estimator(given, trees, X[:, :12], y, 50, output)
+    return of_estimator(target, trees, X[:, :12], y, 50, "label")
 
 
-def neighbours(given: dict[str, Any]) -> Job:
+def boosted(target: dict[str, Any]) -> Job:
+    """The chances of 100 boosted trees on the 30 columns of breast cancer, sampled."""
+    X, y = load_breast_cancer(return_X_y=True)
+    off: Any = False  # the stubs know "auto" only
+    trees = HistGradientBoostingClassifier(max_depth=6, early_stopping=off, random_state=0)
+    return of_estimator(target, trees, X.astype(np.float32), y, 100, "proba")
+
+
+def neighbours(target: dict[str, Any]) -> Job:
     """The chances of 5 nearest neighbours among 2,000 rows."""
     X, _ = continuous(2_000, 1, 12, seed=3)
-    return of_estimator(given, KNeighborsClassifier(5), X, X.sum(axis=1) > 0, 20, "proba")
+    return of_estimator(target, KNeighborsClassifier(5), X, X.sum(axis=1) > 0, 20, "proba")
 
 
 class Planned(Exception):
@@ -270,28 +280,28 @@ class CostOfSets:
             queries.tables_cost(game, rows)
 
 
-def interactions(given: dict[str, Any]) -> Job:
+def interactions(target: dict[str, Any]) -> Job:
     """All pairs of T3's columns."""
 
     def plan(explainer: Any, X: np.ndarray) -> Any:
         return plan_of_call(explainer, lambda: explainer.interactions(X), CostOfSets)
 
-    return codes(given, plan=plan)
+    return codes(target, plan=plan)
 
 
-def certain(given: dict[str, Any]) -> Job:
+def certain(target: dict[str, Any]) -> Job:
     """The three largest values of 64 columns, until they are certain or the budget ends."""
 
     def plan(explainer: Any, X: np.ndarray) -> Any:
         return plan_of_call(explainer, lambda: explainer(X, top=3))
 
-    return network(given, P=64, budget=2_048, plan=plan)
+    return network(target, P=64, budget=2_048, plan=plan)
 
 
-def derivative(given: dict[str, Any]) -> Job:
+def derivative(target: dict[str, Any]) -> Job:
     """`shapley_values` of T1's network and 12 columns, and its derivative by the parameters."""
     X, background = continuous(16, 100, 12)
-    params, devices = mlp((12, 64, 64, 1), background), given["devices"]
+    params, devices = mlp((12, 64, 64, 1), background), target["devices"]
     everywhere = NamedSharding(Mesh(np.array(devices), ("tiles",)), PartitionSpec())
 
     def loss(params: Any, x: Any, background: Any) -> Any:
@@ -311,8 +321,8 @@ JOBS: dict[str, Callable[[dict[str, Any]], Job]] = {
     "T3": codes,
     "logistic": logistic,
     "RBF machine": machine,
-    "forest": forest,
-    "forest, labels": partial(forest, output="label"),
+    "forest, labels": forest,
+    "boosted": boosted,
     "nearest neighbours": neighbours,
     "first convolution": convolution,
     "kernel, P = 64": partial(network, P=64, estimator="kernel", budget=2_048),

@@ -31,6 +31,7 @@ FIND_PYTHON = HERE.parent / ".ci" / "find-python"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "xaijax"
 COMPILERS = ("tpu", "cuda")
 SIZES = "1.3 GB each, in the user's cache folder"
+LONGEST = 3_600  # seconds of one step; 1.3 GB take longer than 15 minutes at 1 MB/s
 
 
 def environment(name: str, *, peers: Path = HERE / "peers", root: Path = HERE / ".envs") -> Path:
@@ -83,9 +84,11 @@ def _interpreter(version: str) -> Path:
 
 def _install(command: list[str], name: str) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
     except subprocess.TimeoutExpired:
-        raise NotRun(f"the environment of {name} took more than 15 minutes to install") from None
+        raise NotRun(
+            f"the environment of {name} took more than {LONGEST // 60} minutes to install"
+        ) from None
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         errors = [line for line in lines if "error" in line.lower()] or lines or ["no message"]

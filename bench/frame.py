@@ -16,6 +16,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 Size = Literal["full", "smoke"]
+Clock = Callable[[], float]  # seconds
+
+
+def wall() -> float:
+    """Seconds of the wall, as `time.perf_counter` has them when it is called."""
+    return time.perf_counter()
+
 
 # A share of a slow baseline's work takes at least this long, or its start-up would be scaled too.
 LEAST_SECONDS = 5.0
@@ -85,9 +92,9 @@ class Timing:
         """The least of the seconds, scaled linearly from the share to the whole work."""
         return self.best_of(len(self.seconds))
 
-    def best_of(self, turns: int) -> float:
-        """The same of the first turns."""
-        return min(self.seconds[:turns]) * self.units / self.done
+    def best_of(self, rounds: int) -> float:
+        """The same of the first rounds."""
+        return min(self.seconds[:rounds]) * self.units / self.done
 
     @property
     def median(self) -> float:
@@ -145,7 +152,7 @@ class Outcome:
     @property
     def agrees(self) -> bool:
         """Whether every comparison held."""
-        return all(one.holds for one in self.agreements)
+        return all(agreement.holds for agreement in self.agreements)
 
 
 class Job(Protocol):
@@ -208,17 +215,21 @@ class Duel:
     figures: Sequence[Ratio] | Callable[[Timings, Results], Sequence[Figure]]
     rounds: int = 3
     notes: tuple[str, ...] = ()
+    clock: Clock = wall  # or time.process_time: of all threads, on a shared machine
 
     def measure(self) -> Outcome:
         """Time the contenders in turn, then compare what they returned."""
-        timings, results = take_turns(self.contenders, rounds=self.rounds)
+        timings, results = take_turns(self.contenders, rounds=self.rounds, clock=self.clock)
         agreements = tuple(self.check(results))
         if callable(self.figures):
             figures = tuple(self.figures(timings, results))
         else:
-            figures = tuple(one.of(timings) for one in self.figures)
+            figures = tuple(figure.of(timings) for figure in self.figures)
         shares = tuple(timing.note for timing in timings.values() if timing.note)
-        return Outcome(figures, tuple(timings.values()), agreements, shares + self.notes)
+        notes = (*shares, *self.notes)
+        if self.clock is time.process_time:
+            notes += ("seconds of the processor, of all threads",)
+        return Outcome(figures, tuple(timings.values()), agreements, notes)
 
 
 @dataclass(frozen=True)
@@ -229,28 +240,32 @@ class Several:
 
     def measure(self) -> Outcome:
         """Measure them all; names, labels and notes say whose they are."""
-        found = {name: job.measure() for name, job in self.jobs.items()}
+        outcomes = {name: job.measure() for name, job in self.jobs.items()}
         return Outcome(
             figures=tuple(
-                replace(one, label=f"{name}: {one.label}")
-                for name, outcome in found.items()
-                for one in outcome.figures
+                replace(figure, label=f"{name}: {figure.label}")
+                for name, outcome in outcomes.items()
+                for figure in outcome.figures
             ),
             timings=tuple(
-                replace(one, name=f"{name}: {one.name}")
-                for name, outcome in found.items()
-                for one in outcome.timings
+                replace(timing, name=f"{name}: {timing.name}")
+                for name, outcome in outcomes.items()
+                for timing in outcome.timings
             ),
-            agreements=tuple(one for outcome in found.values() for one in outcome.agreements),
+            agreements=tuple(
+                agreement for outcome in outcomes.values() for agreement in outcome.agreements
+            ),
             notes=tuple(
-                f"{name}: {note}" for name, outcome in found.items() for note in outcome.notes
+                f"{name}: {note}" for name, outcome in outcomes.items() for note in outcome.notes
             ),
-            details={name: outcome.details for name, outcome in found.items() if outcome.details},
+            details={
+                name: outcome.details for name, outcome in outcomes.items() if outcome.details
+            },
         )
 
 
 def take_turns(
-    contenders: Sequence[Contender], *, rounds: int
+    contenders: Sequence[Contender], *, rounds: int, clock: Clock = wall
 ) -> tuple[dict[str, Timing], dict[str, Any]]:
     """Warm every contender, then run them one after the other, `rounds` times; those whose calls
     are long (`LEAST_SECONDS`, `LONG_CALL`) twice or once.
@@ -261,44 +276,48 @@ def take_turns(
         The timings and the last results, by name.
     """
     shares: dict[str, tuple[int, float]] = {}  # units to run, seconds of the first call
-    for one in contenders:
-        shares[one.name] = _warm(one)
-    seconds: dict[str, list[float]] = {one.name: [] for one in contenders}
+    for contender in contenders:
+        shares[contender.name] = _warm(contender, clock)
+    seconds: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     results: dict[str, Any] = {}
     for _ in range(rounds):
-        for one in contenders:
-            before = seconds[one.name]
+        for contender in contenders:
+            before = seconds[contender.name]
             if before and before[0] >= (LONG_CALL if len(before) == 1 else LEAST_SECONDS):
                 continue
-            spent, results[one.name] = timed(one.run, shares[one.name][0])
-            seconds[one.name].append(spent)
+            spent, results[contender.name] = timed(
+                contender.run, shares[contender.name][0], clock=clock
+            )
+            seconds[contender.name].append(spent)
     timings = {
-        one.name: Timing(one.name, one.units, *shares[one.name], tuple(seconds[one.name]))
-        for one in contenders
+        contender.name: Timing(
+            contender.name, contender.units, *shares[contender.name], tuple(seconds[contender.name])
+        )
+        for contender in contenders
     }
     return timings, results
 
 
-def timed(run: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+def timed(run: Callable[..., Any], *arguments: Any, clock: Clock = wall) -> tuple[float, Any]:
     """Seconds of a call, and its result. The call must return finished results."""
-    started = time.perf_counter()
+    started = clock()
     result = run(*arguments)
-    return time.perf_counter() - started, result
+    return clock() - started, result
 
 
-def _warm(one: Contender) -> tuple[int, float]:
+def _warm(contender: Contender, clock: Clock) -> tuple[int, float]:
     """Choose the share of the work and run it once, so that all its shapes are compiled."""
-    if one.least_seconds is None:
-        return one.units, timed(one.run, one.units)[0]
+    if contender.least_seconds is None:
+        return contender.units, timed(contender.run, contender.units, clock=clock)[0]
     count = 1
     while True:
-        first, _ = timed(one.run, count)
-        spent = first if first >= 2 * LONG_CALL else timed(one.run, count)[0]
-        if spent >= one.least_seconds or count >= one.units:
-            return min(count, one.units), first
+        first, _ = timed(contender.run, count, clock=clock)
+        spent = first if first >= 2 * LONG_CALL else timed(contender.run, count, clock=clock)[0]
+        if spent >= contender.least_seconds or count >= contender.units:
+            return min(count, contender.units), first
         # A tenth more than the estimate, so that the share seldom has to be enlarged twice.
-        wanted = math.ceil(1.1 * count * one.least_seconds / max(spent, 1e-6))
-        count = min(one.units, max(count + 1, wanted))
+        wanted = math.ceil(1.1 * count * contender.least_seconds / max(spent, 1e-6))
+        count = min(contender.units, max(count + 1, wanted))
 
 
 def ratio(timings: Timings, over: str, under: str) -> float:
@@ -307,5 +326,5 @@ def ratio(timings: Timings, over: str, under: str) -> float:
     Both sides use as many turns as the shorter one has, since the least of three is less than the
     least of one.
     """
-    turns = min(len(timings[name].seconds) for name in (over, under))
-    return timings[over].best_of(turns) / timings[under].best_of(turns)
+    rounds = min(len(timings[name].seconds) for name in (over, under))
+    return timings[over].best_of(rounds) / timings[under].best_of(rounds)

@@ -68,8 +68,8 @@ def figures(text: str, gpu: bool) -> Figures:
     levels: dict[int, list[Product]] = {}
     for path, times, step in program.steps():
         if step.kind == "while":
-            turns, stops = program.turns(step)
-            made.loops.append(" x ".join(map(str, [*path, turns])))
+            trips, stops = program.trip_count(step)
+            made.loops.append(" x ".join(map(str, [*path, trips])))
             made.host += times * gpu * stops
         elif step.kind == "conditional":
             made.host += times * gpu
@@ -87,7 +87,7 @@ def figures(text: str, gpu: bool) -> Figures:
     if levels:
         inner = levels[max(levels)]
         least = LEAST_SHARE * sum(product.operations for product in inner)
-        made.smallest = min(one.rows for one in inner if one.operations >= least)
+        made.smallest = min(product.rows for product in inner if product.operations >= least)
     return made
 
 
@@ -115,17 +115,19 @@ class Program(programs.ProgramText):
     @cached_property
     def types(self) -> dict[str, str]:
         """The type of each operation by its name."""
-        return {one.name: one.type for all in self.computations.values() for one in all}
+        return {step.name: step.type for all in self.computations.values() for step in all}
 
-    def operands(self, one: Operation) -> list[str]:
+    def operands(self, step: Operation) -> list[str]:
         """Types of what an operation is given."""
-        return [self.types.get(name, "") for name in self.names(one)]
+        return [self.types.get(name, "") for name in self.names(step)]
 
-    def traffic(self, one: Operation) -> int:
+    def traffic(self, operation: Operation) -> int:
         """Bytes that it reads and writes; of an array that it slices or updates, the part."""
-        steps = self.computations.get(one.calls or "", [one])
-        if steps == [one]:
-            return self._slices(one, size_of(one.type) + sum(map(size_of, self.operands(one))))
+        steps = self.computations.get(operation.calls or "", [operation])
+        if steps == [operation]:
+            return self._slices(
+                operation, size_of(operation.type) + sum(map(size_of, self.operands(operation)))
+            )
         read, made = 0, {step.name: step for step in steps}
         for step in steps:
             if step.kind == "parameter":
@@ -133,41 +135,45 @@ class Program(programs.ProgramText):
                 parts = [user.kind in SLICES and self.names(user)[0] == step.name for user in users]
                 read += sum(map(self._part, users)) if all(parts) else size_of(step.type)
         root = steps[-1]
-        ends = self.names(root) if root.kind == "tuple" else [root.name]
-        return read + sum(self._written(made[name]) for name in ends if name in made)
+        written = self.names(root) if root.kind == "tuple" else [root.name]
+        return read + sum(self._written(made[name]) for name in written if name in made)
 
-    def _slices(self, one: Operation, whole: int) -> int:
-        return 2 * self._part(one) if one.kind in SLICES else whole
+    def _slices(self, operation: Operation, whole: int) -> int:
+        return 2 * self._part(operation) if operation.kind in SLICES else whole
 
-    def _written(self, one: Operation) -> int:
-        return self._part(one) if one.kind == "dynamic-update-slice" else size_of(one.type)
+    def _written(self, operation: Operation) -> int:
+        return (
+            self._part(operation)
+            if operation.kind == "dynamic-update-slice"
+            else size_of(operation.type)
+        )
 
-    def _part(self, one: Operation) -> int:
+    def _part(self, operation: Operation) -> int:
         """Bytes of a slice, or of what is put into an array."""
-        updates = one.kind == "dynamic-update-slice"
-        return size_of(self.operands(one)[1] if updates else one.type)
+        updates = operation.kind == "dynamic-update-slice"
+        return size_of(self.operands(operation)[1] if updates else operation.type)
 
-    def products(self, one: Operation) -> list[Product]:
+    def products(self, operation: Operation) -> list[Product]:
         """The products of an operation."""
-        found = []
-        for each in self.inside(one):
+        products = []
+        for each in self.inside(operation):
             library = each.kind == "custom-call" and LIBRARY.search(each.line)
             if each.kind in PRODUCTS or library:
-                found.append(self._product(each))
-        return [product for product in found if product is not None]
+                products.append(self._product(each))
+        return [product for product in products if product is not None]
 
-    def _arithmetic(self, one: Operation, dtypes: tuple[str, str]) -> str:
+    def _arithmetic(self, operation: Operation, dtypes: tuple[str, str]) -> str:
         """In which numbers a product multiplies; float32 operands may be rounded on the way."""
-        named = re.search(r"\balgorithm=dot_(\w+)", one.line)
-        named = named or re.search(r'"algorithm":"ALG_DOT_(\w+)"', one.line)
+        named = re.search(r"\balgorithm=dot_(\w+)", operation.line)
+        named = named or re.search(r'"algorithm":"ALG_DOT_(\w+)"', operation.line)
         if named:
             kind, *rest = named[1].lower().split("_")  # bf16_bf16_f32_x3
             times = [f" {part}" for part in rest if part.startswith("x")]
             return NAMES.get(kind, kind) + "".join(times)
         if "f32" not in dtypes:
             return NAMES.get(dtypes[0], dtypes[0])
-        stated = re.search(r"operand_precision=\{([\w,]+)\}", one.line)
-        stated = stated or re.search(r'"operand_precision":\[([\w",]+)\]', one.line)
+        stated = re.search(r"operand_precision=\{([\w,]+)\}", operation.line)
+        stated = stated or re.search(r'"operand_precision":\[([\w",]+)\]', operation.line)
         levels = set(re.findall(r"\w+", stated[1].lower())) if stated else {"default"}
         if levels == {"highest"}:
             return "float32"
@@ -175,16 +181,16 @@ class Program(programs.ProgramText):
             return "tf32"
         return "bfloat16" if "default" in levels else "bfloat16 x3"
 
-    def _product(self, one: Operation) -> Product | None:
-        operands = [dims_of(type) for type in self.operands(one)[:2]]
-        out = dims_of(one.type)
+    def _product(self, operation: Operation) -> Product | None:
+        operands = [dims_of(type) for type in self.operands(operation)[:2]]
+        out = dims_of(operation.type)
         if len(operands) < 2 or out is None or None in operands:
             return None
         (left, of_left), (right, of_right) = operands  # type: ignore[misc]
         whole, inner, columns = math.prod(out[0]), 1, 0
-        axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", one.line)
-        axes = axes or re.search(r'"lhs_contracting_dimensions":\["?([\d",]*)"?\]', one.line)
-        labels = re.search(r"dim_labels=(\w+)_(\w+)->", one.line)
+        axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", operation.line)
+        axes = axes or re.search(r'"lhs_contracting_dimensions":\["?([\d",]*)"?\]', operation.line)
+        labels = re.search(r"dim_labels=(\w+)_(\w+)->", operation.line)
         if axes is not None:
             inner = math.prod(left[int(axis)] for axis in re.findall(r"\d+", axes[1]))
         elif labels is not None and set(labels[2]) - set("io"):  # a window moves over one side
@@ -192,12 +198,12 @@ class Program(programs.ProgramText):
             # If the window is the larger of the two, each answer sees one place of the smaller.
             moves = math.prod(left) > left[labels[1].index("f")] * sides[0]
             columns = sides[1] if moves else min(sides)
-            inner = right[labels[2].index("i")] * (_places(one.line) if moves else 1)
+            inner = right[labels[2].index("i")] * (_places(operation.line) if moves else 1)
         elif labels is not None:
             inner = max(1, math.isqrt(math.prod(left) * math.prod(right) // max(1, whole)))
         columns = columns or max(1, min(math.prod(left), math.prod(right)) // max(1, inner))
         columns = min(columns, max(1, whole))
-        kind, sums = self._arithmetic(one, (of_left, of_right)), out[1]
+        kind, sums = self._arithmetic(operation, (of_left, of_right)), out[1]
         return Product(max(whole // columns, 1), columns, inner, kind, NAMES.get(sums, sums))
 
 
@@ -223,7 +229,7 @@ def size_of(type: str) -> int:
 
 def dims_of(type: str) -> tuple[tuple[int, ...], str] | None:
     """(dimensions, dtype) of an array's type, of a tuple's first one."""
-    found = ARRAY.search(type)
-    if found is None:
+    match = ARRAY.search(type)
+    if match is None:
         return None
-    return tuple(int(d) for d in found[2].split(",") if d), found[1]
+    return tuple(int(d) for d in match[2].split(",") if d), match[1]

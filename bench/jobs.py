@@ -71,7 +71,8 @@ def cold(inputs: Path, outputs: Path) -> dict[str, Any]:
     """T24, T39: everything from the start of Python to the values, once.
 
     "first": seconds from the model as a function to its values, without the imports; "compilation":
-    those of tracing, lowering and compiling, as JAX itself counts them; "programs": compiled.
+    those of tracing, lowering and compiling, as JAX itself counts them; "programs": compiled;
+    "processor": seconds of the processor since the start, by all threads.
     """
     spent: dict[str, list[float]] = {}
 
@@ -90,6 +91,7 @@ def cold(inputs: Path, outputs: Path) -> dict[str, Any]:
         "first": first,
         "compilation": sum(sum(spent.get(event, ())) for event in COMPILATION),
         "programs": len(spent.get(COMPILATION[-1], ())),
+        "processor": time.process_time(),
     }
 
 

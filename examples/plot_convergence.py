@@ -23,9 +23,11 @@ def main(picture: str = "convergence.png") -> xj.Explanation:
     """Explain one tumour exactly, and with five budgets."""
     tumours: Any = load_breast_cancer()
     X, names = tumours.data[:, :8], tumours.feature_names[:8]
-    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, tumours.target)
+    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(
+        X, tumours.target_names[tumours.target]
+    )
 
-    model = xj.as_model(fitted, output=1, feature_names=names)
+    model = xj.as_model(fitted, output="benign", feature_names=names)
     explanation = xj.Explainer(model, X[:50])(X[100:101], progress=False)
     found = [explanation]
     for budget in (28, 42, 70, 112, 182):

@@ -22,11 +22,11 @@ import xaijax as xj
 def main(picture: str = "dependence.png") -> xj.Interactions:
     """All pairs of eight columns for 200 tumours, exactly."""
     tumours: Any = load_breast_cancer(as_frame=True)
-    X, y = tumours.data.iloc[:, :8], tumours.target
+    X, y = tumours.data.iloc[:, :8], tumours.target_names[tumours.target]
     network = MLPClassifier((16,), max_iter=1000, random_state=0)
     fitted = make_pipeline(StandardScaler(), network).fit(X, y)
 
-    explainer = xj.Explainer(xj.as_model(fitted, output=1), X[:20])
+    explainer = xj.Explainer(xj.as_model(fitted, output="benign"), X[:20])
     interactions = explainer.interactions(X[100:300], order=2, progress=False)
 
     figure, axes = plt.subplots(figsize=(6.5, 4), layout="constrained")

@@ -24,9 +24,11 @@ def main(picture: str = "groups.png") -> xj.Explanation:
     """Explain 200 tumours, and compare the large ones with the small ones."""
     tumours: Any = load_breast_cancer()
     X, names = tumours.data[:, :8], tumours.feature_names[:8]
-    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, tumours.target)
+    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(
+        X, tumours.target_names[tumours.target]
+    )
 
-    model = xj.as_model(fitted, output=1, feature_names=names)
+    model = xj.as_model(fitted, output="benign", feature_names=names)
     explanation = xj.Explainer(model, X[:50])(X[50:250], progress=False)
     large = np.where(X[50:250, 0] > np.median(X[:, 0]), "large", "small")
 

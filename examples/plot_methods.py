@@ -23,9 +23,11 @@ def main(picture: str = "methods.png") -> xj.Explanation:
     """Explain 50 tumours in three ways."""
     tumours: Any = load_breast_cancer()
     X, names = tumours.data[:, :8], tumours.feature_names[:8]
-    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, tumours.target)
+    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(
+        X, tumours.target_names[tumours.target]
+    )
 
-    model = xj.as_model(fitted, output=1, feature_names=names)
+    model = xj.as_model(fitted, output="benign", feature_names=names)
     explanation = xj.Explainer(model, X[:50])(X[50:100], progress=False)
     sampled = xj.Explainer(model, X[:50], estimator="permutation", budget=28)
     banzhaf = xj.Explainer(model, X[:50], index="banzhaf")

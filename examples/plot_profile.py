@@ -23,10 +23,10 @@ import xaijax as xj
 def main(picture: str = "profile.png") -> xj.Explanation:
     """Exact influence of eight inputs on the decisions about two tumours."""
     tumours: Any = load_breast_cancer(as_frame=True)
-    X, y = tumours.data.iloc[:, :8], tumours.target
+    X, y = tumours.data.iloc[:, :8], tumours.target_names[tumours.target]
     fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
 
-    qii = xj.QII(xj.as_model(fitted), X[:100], quantity="individual", positive=1)
+    qii = xj.QII(xj.as_model(fitted), X[:100], quantity="individual", positive="benign")
     explanation = qii.explain(X.iloc[[16, 41]])
 
     figure, axes = plt.subplots(figsize=(7, 5), layout="constrained")

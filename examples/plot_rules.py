@@ -22,7 +22,9 @@ def main(picture: str = "rules.png") -> xj.Rules:
     """Find rules for three tumours."""
     tumours: Any = load_breast_cancer()
     X, names = tumours.data[:, :8], tumours.feature_names[:8]
-    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, tumours.target)
+    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(
+        X, tumours.target_names[tumours.target]
+    )
 
     anchors = xj.AnchorExplainer(xj.as_model(fitted), X, list(names), target="tumour")
     explanation = anchors.explain(X[[16, 100, 300]], threshold=0.9, progress=False)

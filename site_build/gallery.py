@@ -1,4 +1,4 @@
-"""The gallery: `examples/plot_*.py` draw one picture each; every example is a page.
+"""The gallery: `examples/plot_*.py` draw one picture each, of the function that names the page.
 
 The other examples are longer and need tables or extras. They are shown, and not run here: the tests
 run them.
@@ -15,6 +15,19 @@ import matplotlib
 from site_build.names import address, used
 
 Pages = dict[str, str]  # {path in the folder of pages: Markdown}
+GROUPS = {  # {heading: scripts that draw, the most used first}
+    "Tables": (
+        *("beeswarm", "waterfall", "bar_of_outputs", "scatter", "force", "heatmap"),
+        *("interactions", "network", "dependence", "pairs", "profile", "worth", "correlation"),
+    ),
+    "Images": ("pixels", "image"),
+    "Text": ("tokens",),
+    "Rules": ("rules", "kept"),
+    "Comparisons": (
+        *("methods", "compare", "groups", "faithfulness", "convergence"),
+        *("background_spread", "precision"),
+    ),
+}
 
 
 def draws(example: Path) -> bool:
@@ -38,28 +51,36 @@ def draw(examples: list[Path], folder: Path) -> None:
 
 def pages(examples: list[Path]) -> Pages:
     """The gallery, and a page for each example."""
-    written = {f"examples/{one.stem}.md": _page(one) for one in examples}
+    written = {f"examples/{example.stem}.md": _page(example) for example in examples}
     return {"examples/index.md": _gallery(examples), **written}
 
 
 def title(example: Path) -> str:
+    """The function that draws it, or the first line of its docstring."""
+    functions = [name for name in sorted(used(example)) if name.startswith("plots.")]
+    return functions[0] if draws(example) and functions else _subtitle(example)
+
+
+def _subtitle(example: Path) -> str:
     """The first line of its docstring, without the stop."""
     return _text(example).partition("\n")[0].rstrip(".:")
 
 
 def _text(example: Path) -> str:
-    found = ast.get_docstring(ast.parse(example.read_text("utf-8")))
-    if not found:
+    text = ast.get_docstring(ast.parse(example.read_text("utf-8")))
+    if not text:
         raise RuntimeError(f"{example.name} has no docstring, which its page would begin with.")
-    return found
+    return text
 
 
 def _picture(example: Path) -> str:
-    return f"![{title(example)}](pictures/{example.stem}.png)"
+    return f"![{_subtitle(example)}](pictures/{example.stem}.png)"
 
 
 def _page(example: Path) -> str:
-    rest = _text(example).partition("\n")[2].strip("\n")
+    rest = _text(example)
+    if title(example) == _subtitle(example):
+        rest = rest.partition("\n")[2].strip("\n")
     source = example.read_text("utf-8").rstrip()
     names = ", ".join(f"[`xj.{name}`][{address(name)}]" for name in sorted(used(example)))
     parts = [f"# {title(example)}", rest]
@@ -69,21 +90,21 @@ def _page(example: Path) -> str:
 
 
 def _gallery(examples: list[Path]) -> str:
-    cards = [
-        f"-   [{_picture(one)}]({one.stem}.md)\n\n    [{title(one)}]({one.stem}.md)"
-        for one in examples
-        if draws(one)
+    by_name = {example.stem: example for example in examples}
+    longer = [
+        f"- [{title(example)}]({example.stem}.md)" for example in examples if not draws(example)
     ]
-    longer = [f"- [{title(one)}]({one.stem}.md)" for one in examples if not draws(one)]
-    return "\n\n".join(
-        [
-            "# Gallery",
-            "Each picture is drawn by a script of less than 60 lines, on data that are bundled "
-            "with scikit-learn or stand in the script, when this site is built.",
-            '<div class="grid cards" markdown>',
-            *cards,
-            "</div>",
-            "## Longer examples",
-            "\n".join(longer),
-        ]
-    )
+    parts = [
+        "# Gallery",
+        "Each picture is drawn by a script of less than 60 lines, on data that are bundled "
+        "with scikit-learn or written in the script, when this site is built.",
+    ]
+    for heading, names in GROUPS.items():
+        cards = [_card(by_name[f"plot_{name}"]) for name in names]
+        parts += [f"## {heading}", '<div class="grid cards" markdown>', *cards, "</div>"]
+    return "\n\n".join([*parts, "## Longer examples", "\n".join(longer)]) + "\n"
+
+
+def _card(example: Path) -> str:
+    link = f"[{title(example)}]({example.stem}.md)"
+    return f"-   [{_picture(example)}]({example.stem}.md)\n\n    {link}: {_subtitle(example)}"

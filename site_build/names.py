@@ -17,23 +17,24 @@ FILES = ("engines", "observational", "quantities")  # modules that also hold wha
 
 def public() -> dict[str, Any]:
     """{name behind `xj.`: class or function} of all that is public, modules opened."""
-    found = dict(_ours(xaijax))
+    names = dict(_ours(xaijax))
     for space in (*PLACES, *FILES):
         module = getattr(xaijax, space)
-        for name, one in _ours(module):
-            own = hasattr(one, "__wrapped__") or inspect.isclass(one)  # `@public` wraps functions
-            if space in PLACES or (own and one.__module__.startswith(module.__name__)):
-                found[f"{space}.{name}"] = one
-    return found
+        for name, member in _ours(module):
+            # `@public` wraps functions
+            ours = hasattr(member, "__wrapped__") or inspect.isclass(member)
+            if space in PLACES or (ours and member.__module__.startswith(module.__name__)):
+                names[f"{space}.{name}"] = member
+    return names
 
 
 def _ours(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """(name, object) of the classes and functions of xaijax that a module names."""
     for name in dir(module):
-        one = getattr(module, name)
-        ours = (getattr(one, "__module__", None) or "").startswith("xaijax.")
-        if ours and callable(one) and not name.startswith("_"):
-            yield name, one
+        member = getattr(module, name)
+        ours = (getattr(member, "__module__", None) or "").startswith("xaijax.")
+        if ours and callable(member) and not name.startswith("_"):
+            yield name, member
 
 
 def room(name: str) -> str:
@@ -48,12 +49,12 @@ def room(name: str) -> str:
 
 def address(name: str) -> str:
     """Its anchor in the site: where it is defined. `xaijax.plots.bar` would be the file too."""
-    one = public()[name]
-    return f"{one.__module__}.{one.__qualname__}"
+    member = public()[name]
+    return f"{member.__module__}.{member.__qualname__}"
 
 
 def used(script: Path) -> set[str]:
     """The public names that a script reaches as `xj.NAME`."""
     tree = ast.parse(script.read_text("utf-8"))
-    dotted = {ast.unparse(one) for one in ast.walk(tree) if isinstance(one, ast.Attribute)}
-    return {one.removeprefix("xj.") for one in dotted if one.startswith("xj.")} & set(public())
+    dotted = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return {name.removeprefix("xj.") for name in dotted if name.startswith("xj.")} & set(public())

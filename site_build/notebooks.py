@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+FOLDED = '<details markdown="1"><summary>Code</summary>\n\n{code}\n\n</details>'
+
 
 def write(notebook: Path, folder: Path) -> None:
     """Write `folder/NAME.md`, and the pictures of its cells into `folder/NAME/`."""
@@ -18,24 +20,27 @@ def write(notebook: Path, folder: Path) -> None:
         if cell["cell_type"] == "markdown":
             parts.append(source)
         else:
-            parts += [f"```python\n{source}\n```", *_outputs(cell["outputs"], pictures)]
+            code = f"```python\n{source}\n```"
+            if cell["metadata"].get("jupyter", {}).get("source_hidden"):
+                code = FOLDED.format(code=code)
+            parts += [code, *_outputs(cell["outputs"], pictures)]
     (folder / f"{notebook.stem}.md").write_text("\n\n".join(parts) + "\n", "utf-8")
 
 
 def _outputs(outputs: list[dict[str, Any]], pictures: Path) -> list[str]:
-    """What a cell has put out, in order: what it printed, pictures, tables, results."""
-    found = []
+    """The outputs of a cell in order: printed text, pictures, tables, results."""
+    parts = []
     for output in outputs:
         data = output.get("data", {})
         if "image/png" in data:
             file = pictures / f"{len(list(pictures.iterdir())) + 1}.png"
             file.write_bytes(base64.b64decode(data["image/png"]))
-            found.append(f"![what the cell above draws]({pictures.name}/{file.name})")
+            parts.append(f"![what the cell above draws]({pictures.name}/{file.name})")
         elif "text/html" in data:
             # A blank line would end the HTML in Markdown.
             table = [line for line in "".join(data["text/html"]).splitlines() if line.strip()]
-            found.append("\n".join(table))
+            parts.append("\n".join(table))
         else:
             text = output["text"] if output["output_type"] == "stream" else data["text/plain"]
-            found.append(f"```text\n{''.join(text).rstrip()}\n```")
-    return found
+            parts.append(f"```text\n{''.join(text).rstrip()}\n```")
+    return parts

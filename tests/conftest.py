@@ -13,6 +13,9 @@ from zlib import crc32
 
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from xaijax.games.engine.plan import MOST_ROWS
 
 PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
 EVERY = {  # of them, however small and quick to compile
@@ -67,12 +70,47 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = sorted_out[True]
 
 
+@pytest.fixture
+def settings_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An example or a page may name a folder for compiled programs: the tests have one of their
+    own, to which they return.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = {name: getattr(jax.config, name) for name in map(str.lower, (PROGRAMS, *EVERY))}
+    yield
+    if any(getattr(jax.config, name) != value for name, value in before.items()):
+        for name, value in before.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+
+
 @pytest.fixture(autouse=True)
 def no_figure_left() -> Iterator[None]:
     """Tests of several files take turns in a process, which holds one list of figures."""
     yield
     if pyplot := sys.modules.get("matplotlib.pyplot"):
         pyplot.close("all")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tiled_path() -> Iterator[int]:
+    """Questions of tests are small, and what they test is the engine: path="auto" takes no small
+    path, except in tests marked `small_path`. For the session, so that what the tests of a file
+    share goes the same way. Gives the number of rows that users have.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        most = MOST_ROWS["cpu"]
+        patch.setitem(MOST_ROWS, "cpu", 0)
+        yield most
+
+
+@pytest.fixture(autouse=True)
+def small_path(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tiled_path: int
+) -> None:
+    """Tests marked `small_path` choose the path as users do."""
+    if request.node.get_closest_marker("small_path") is not None:
+        monkeypatch.setitem(MOST_ROWS, "cpu", tiled_path)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ Reading order:
     datasets/     real tables for tests, notebooks and bench
     sweeps/       explains many rows part by part, interrupted and resumed, on many machines
     federated/    Shapley values between parties that keep their columns private
-    methods/      the explainers (values, gradients, amortised, QII, anchors, AEC), and how certain
+    methods/      the explainers (values, prompts, gradients, QII, anchors, AEC), and how certain
     estimators/   chooses coalitions and turns their values into attributions, exact or sampled
     games/        computes v(S) of many instances from model evaluations
     models/       makes a `Model` of anything callable, or of a fitted estimator
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from xaijax.core.errors import XaiWarning as XaiWarning
     from xaijax.federated.in_process.explainer import FederatedExplainer as FederatedExplainer
     from xaijax.games.measure.replacement.baseline import Baseline as Baseline
+    from xaijax.games.measure.replacement.tree_paths import TreePaths as TreePaths
     from xaijax.methods.aec.aec import AEC as AEC
     from xaijax.methods.aec.movement import MovementSteps as MovementSteps
     from xaijax.methods.aec.movement import normalized_movement_rate as normalized_movement_rate
@@ -80,6 +81,8 @@ if TYPE_CHECKING:
     )
     from xaijax.methods.derivatives.shapley_values import shapley_values as shapley_values
     from xaijax.methods.explainer.explainer import Explainer as Explainer
+    from xaijax.methods.language.causal_lm import CausalLM as CausalLM
+    from xaijax.methods.language.explainer import PromptExplainer as PromptExplainer
     from xaijax.methods.loading import load as load
     from xaijax.methods.qii import observational as observational
     from xaijax.methods.qii import quantities as quantities
@@ -87,6 +90,7 @@ if TYPE_CHECKING:
     from xaijax.methods.qii.sampled import samples_needed as samples_needed
     from xaijax.models import FirstLayer as FirstLayer
     from xaijax.models import Model as Model
+    from xaijax.models import Prefix as Prefix
     from xaijax.models import Split as Split
     from xaijax.models import Translation as Translation
     from xaijax.models import as_jax as as_jax
@@ -142,6 +146,7 @@ else:
         ),
         "xaijax.federated.in_process.explainer": "FederatedExplainer",
         "xaijax.games.measure.replacement.baseline": "Baseline",
+        "xaijax.games.measure.replacement.tree_paths": "TreePaths",
         "xaijax.methods.aec.aec": "AEC",
         "xaijax.methods.aec.movement": "MovementSteps normalized_movement_rate",
         "xaijax.methods.amortized.explainer": "AmortizedExplainer",
@@ -149,11 +154,14 @@ else:
         "xaijax.methods.derivatives.gradients.explainer": "GradientExplainer",
         "xaijax.methods.derivatives.shapley_values": "shapley_values",
         "xaijax.methods.explainer.explainer": "Explainer",
+        "xaijax.methods.language.causal_lm": "CausalLM",
+        "xaijax.methods.language.explainer": "PromptExplainer",
         "xaijax.methods.loading": "load",
         "xaijax.methods.qii.qii": "QII",
         "xaijax.methods.qii.sampled": "samples_needed",
         "xaijax.models": (
-            "FirstLayer Model Split Translation as_jax as_model players_of register_translation"
+            "FirstLayer Model Prefix Split Translation as_jax as_model players_of "
+            "register_translation"
         ),
         "xaijax.players.index": "SizeLimited",
         "xaijax.reports.collinearity": "collinearity_report",

@@ -8,8 +8,8 @@ from bench.frame import Case
 
 FILES = (
     "exact host federated sampled growth background process walk aec qii structures gradients "
-    "derivatives amortized anchors networks sweeps kills interactions certainty host_share house "
-    "certain estimators gpu"
+    "derivatives devices amortized anchors networks sweeps kills interactions certainty host_share "
+    "house certain estimators trees tree_models first_answers gpu"
 ).split()
 
 

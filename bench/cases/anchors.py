@@ -122,17 +122,17 @@ def task(kind: str, size: Size) -> Task:
 class _Peer:
     """A worker with the same model."""
 
-    def __init__(self, name: str, one: Task) -> None:
+    def __init__(self, name: str, task: Task) -> None:
         script = HERE / "peers" / f"{name.replace('-', '_')}_worker.py"
         self.worker = Worker(environment(name), script)
         options: dict[str, Any] = {"settings": {**SETTINGS, "beam_size": 1}}
         options["categories"] = CATEGORIES
         if name == AUTHOR:  # its beam width cannot be chosen
             options["settings"] = SETTINGS
-        if one.kind == "forest":
+        if task.kind == "forest":
             options["forest"] = FOREST
-        answers = self.worker.call("fit", options=options, **one.sent())[1]["answers"]
-        self.differs = float((answers != one.answers()).mean())
+        answers = self.worker.call("fit", options=options, **task.sent())[1]["answers"]
+        self.differs = float((answers != task.answers()).mean())
 
     def explain(self, X: np.ndarray) -> dict[str, np.ndarray]:
         """Its findings."""
@@ -173,51 +173,55 @@ class _Contest:
 
     def measure(self) -> Outcome:
         """In turn, then the check of ours on fresh draws."""
-        one = task(self.kind, self.size)
-        anchors = one.anchors(self.space)
-        with _Peer(ALIBI, one) as alibi:
-            return self._against(one, anchors, alibi)
+        problem = task(self.kind, self.size)
+        anchors = problem.anchors(self.space)
+        with _Peer(ALIBI, problem) as alibi:
+            return self._against(problem, anchors, alibi)
 
-    def _against(self, one: Task, anchors: Any, alibi: _Peer) -> Outcome:
-        N = len(one.X)
-        given = {"threshold": THRESHOLD, "beam_size": 1, "search": self.search}
+    def _against(self, problem: Task, anchors: Any, alibi: _Peer) -> Outcome:
+        N = len(problem.X)
+        options = {"threshold": THRESHOLD, "beam_size": 1, "search": self.search}
 
         def ours(count: int) -> Any:
-            return anchors.explain(one.X[:count], **given)
+            return anchors.explain(problem.X[:count], **options)
 
         def check(results: Results) -> list[Agreement]:
             rules = results[OURS]
-            self.fresh = anchors.check(rules, one.X, FRESH)
-            found = [_same_model(ALIBI, alibi)]
+            self.fresh = anchors.check(rules, problem.X, FRESH)
+            agreements = [_same_model(ALIBI, alibi)]
             if self.search == "kl-lucb":
-                found.append(_promised(f"{self.kind}, {self.space}", rules, self.fresh))
+                agreements.append(_promised(f"{self.kind}, {self.space}", rules, self.fresh))
             else:
                 held = [rule.precision for rule in rules if rule.accepted]
                 gap = max(0.0, THRESHOLD - min(held, default=1.0))
-                found.append(Agreement("accepted below the threshold on its rows", gap, 0, "exact"))
-            return found
+                agreements.append(
+                    Agreement("accepted below the threshold on its rows", gap, 0, "exact")
+                )
+            return agreements
 
         def figures(timings: Timings, results: Results) -> list[Figure]:
             rules, other = results[OURS], results[ALIBI]
             target, stretch = self.goals
             speed = ratio(timings, ALIBI, OURS)
-            found = [Figure("alibi / ours", speed, target, stretch, "more", "x")]
+            measured = [Figure("alibi / ours", speed, target, stretch, "more", "x")]
             held = np.array([rule.accepted for rule in rules])
             good = (self.fresh >= THRESHOLD)[held].mean() if held.any() else 0.0
-            found.append(Figure("accepted", float(held.mean())))
-            found.append(Figure("accepted with fresh precision >= threshold", float(good)))
+            measured.append(Figure("accepted", float(held.mean())))
+            measured.append(Figure("accepted with fresh precision >= threshold", float(good)))
             if self.search == "kl-lucb":
-                own = rules.stats["model_rows"] / len(rules)
+                ours_rows = rules.stats["model_rows"] / len(rules)
                 theirs = float(other["rows"]) / len(other["size"])
                 goals = (3.0, 1.5) if self.kind == "network" else (None, None)
-                found.append(Figure("rows of an instance / alibi's", own / theirs, *goals))
+                measured.append(Figure("rows of an instance / alibi's", ours_rows / theirs, *goals))
             else:
                 calls = rules.stats["model_calls"]
-                found.append(Figure("model calls", calls, 2 + 2 * one.data.shape[1]))
-            return found
+                measured.append(Figure("model calls", calls, 2 + 2 * problem.data.shape[1]))
+            return measured
 
         contenders = [Contender(OURS, ours, N)]
-        contenders.append(Contender(ALIBI, lambda n: alibi.explain(one.X[:n]), N, LEAST[self.size]))
+        contenders.append(
+            Contender(ALIBI, lambda n: alibi.explain(problem.X[:n]), N, LEAST[self.size])
+        )
         rounds = 3 if self.size == "full" and self.kind == "network" else 1
         return Duel(contenders, check, figures, rounds=rounds).measure()
 
@@ -230,18 +234,18 @@ class _Author:
 
     def measure(self) -> Outcome:
         """In turn, in the space that both have: row_bin."""
-        one = task("network", self.size)
-        anchors = one.anchors("row_bin")
-        with _Peer(AUTHOR, one) as author:
+        problem = task("network", self.size)
+        anchors = problem.anchors("row_bin")
+        with _Peer(AUTHOR, problem) as author:
 
             def ours(count: int) -> Any:
-                return anchors.explain(one.X[:count], beam_size=1, search="kl-lucb")
+                return anchors.explain(problem.X[:count], beam_size=1, search="kl-lucb")
 
-            N = len(one.X)
+            N = len(problem.X)
             return Duel(
                 [
                     Contender(OURS, ours, N),
-                    Contender(AUTHOR, lambda n: author.explain(one.X[:n]), N, LEAST[self.size]),
+                    Contender(AUTHOR, lambda n: author.explain(problem.X[:n]), N, LEAST[self.size]),
                 ],
                 lambda results: [_same_model(AUTHOR, author)],
                 [Ratio("anchor-exp / ours", AUTHOR, OURS, 25, 60)],
@@ -262,16 +266,16 @@ class _Coverage:
 
     def measure(self) -> Outcome:
         """200 instances each."""
-        one = task(self.kind, self.size)
-        X, tau = one.X[:200], SETTINGS["tau"]
-        with _Peer(ALIBI, one) as alibi:
+        problem = task(self.kind, self.size)
+        X, tau = problem.X[:200], SETTINGS["tau"]
+        with _Peer(ALIBI, problem) as alibi:
             theirs = alibi.explain(X)["coverage"] * (alibi.check(FRESH) >= THRESHOLD - tau)
             agreements = [_same_model(ALIBI, alibi)]
-        given = {"threshold": THRESHOLD, "beam_size": 1, "search": "kl-lucb"}
+        options = {"threshold": THRESHOLD, "beam_size": 1, "search": "kl-lucb"}
         figures = []
         for space in self.spaces:
-            anchors = one.anchors(space)
-            rules = anchors.explain(X, widen=True, stop_epsilon=tau, **given)
+            anchors = problem.anchors(space)
+            rules = anchors.explain(X, widen=True, stop_epsilon=tau, **options)
             fresh = anchors.check(rules, X, FRESH)
             cover = np.array([rule.coverage for rule in rules]) * (fresh >= THRESHOLD - tau)
             label = f"{space}: coverage confirmed at {THRESHOLD - tau:.2f} / alibi's"

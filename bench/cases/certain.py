@@ -44,15 +44,15 @@ def estimates(f: Callable[..., jax.Array], x: jax.Array, background: jax.Array, 
     """What each order and its reverse say of the values, by the definition; [D, P]."""
     P = len(x)
 
-    def v(kept: jax.Array) -> jax.Array:  # [P + 1, P] -> [P + 1]
-        rows = jnp.where(kept[:, None], x, background)
-        return f(rows.reshape(-1, P)).reshape(len(kept), -1).mean(axis=1)
+    def v(present: jax.Array) -> jax.Array:  # [P + 1, P] -> [P + 1]
+        rows = jnp.where(present[:, None], x, background)
+        return f(rows.reshape(-1, P)).reshape(len(present), -1).mean(axis=1)
 
     def of_order(order: jax.Array) -> jax.Array:
         rank = jnp.argsort(order)
-        kept = rank[None] < jnp.arange(P + 1)[:, None]
-        forth = v(kept)
-        back = v(~kept)  # the prefixes of the reverse
+        present = rank[None] < jnp.arange(P + 1)[:, None]
+        forth = v(present)
+        back = v(~present)  # the prefixes of the reverse
         return ((forth[1:] - forth[:-1]) + (back[:-1] - back[1:]))[rank] / 2
 
     return jax.lax.map(of_order, orders, batch_size=8)
@@ -94,10 +94,10 @@ class Certain:
     def measure(self) -> Outcome:
         """The library's run, then claims judged."""
         P = self.X.shape[1]
-        found = self._library(P)
-        pairs, sure = found.stats["pairs"], found.stats["certain"]
+        explanation = self._library(P)
+        pairs, sure = explanation.stats["pairs"], explanation.stats["certain"]
         # In pairs of all players: where only the contenders are asked a pair costs less.
-        spent = found.stats["coalitions"] / (2 * (P - 1))
+        spent = explanation.stats["coalitions"] / (2 * (P - 1))
         # As many pairs for all as SHARE of the instances need, or all that came so far.
         share = min(SHARE, float(sure.mean()))
         waited = np.sort(np.where(sure, pairs, np.inf))
@@ -117,7 +117,7 @@ class Certain:
             ),
             agreements=(
                 Agreement("false claims", false, 0.05, FALSE),
-                self._agreement(found, means, errors),
+                self._agreement(explanation, means, errors),
             ),
             notes=(f"a mean of {mean:,.0f} pairs of orders, {once:,.0f} if all have one number",),
             details={"pairs": pairs.tolist(), "spent": spent.tolist(), "certain": sure.tolist()},
@@ -129,10 +129,10 @@ class Certain:
         orders = np.argsort(rng.random((self.pool, self.X.shape[1])), axis=1)
         false, means, errors = [], [], []
         for x in self.X[: self.pooled]:
-            own = estimates(
+            by_pair = estimates(
                 self.f, jnp.asarray(x), jnp.asarray(self.background), jnp.asarray(orders)
             )
-            pool = np.asarray(own, np.float64)
+            pool = np.asarray(by_pair, np.float64)
             means.append(pool.mean(axis=0))
             errors.append(pool.std(axis=0, ddof=1) / np.sqrt(self.pool))
             drawn = pool[rng.integers(0, self.pool, size=(self.runs, self.drawn))]
@@ -150,8 +150,8 @@ class Certain:
             alone = np.flatnonzero(few_undecided(undecided, D))
             limits = RaceLimits([stop for stop in checks if stop > D], sys.maxsize, 0)
             if len(alone) and limits.stops:
-                own = partial(_asked, drawn[left])
-                ended = run_race(rule, check, alone, undecided[alone], own, limits)
+                query = partial(_asked, drawn[left])
+                ended = run_race(rule, check, alone, undecided[alone], query, limits)
                 if ended is not None:  # else all of them go on with whole pairs
                     wrong += int((ended.met & ~_same(ended.values[..., 0], truth)).sum())
                     met[ended.rows] = True  # over
@@ -169,32 +169,32 @@ class Certain:
             return explain(self.X, top=K, confidence=CONFIDENCE, progress=False)
 
     def _agreement(
-        self, found: xaijax.Explanation, means: np.ndarray, errors: np.ndarray
+        self, explanation: xaijax.Explanation, means: np.ndarray, errors: np.ndarray
     ) -> Agreement:
         """The library's values are those of the pool, to six standard errors of both."""
-        found, tiny = found[: self.pooled], 1e-5 * np.abs(means).max()
-        assert found.std_errors is not None
-        far = np.abs(found.values - means) / (np.hypot(found.std_errors, errors) + tiny)
+        explanation, tiny = explanation[: self.pooled], 1e-5 * np.abs(means).max()
+        assert explanation.std_errors is not None
+        far = np.abs(explanation.values - means) / (np.hypot(explanation.std_errors, errors) + tiny)
         # Of few pairs the standard error itself is uncertain: Student's 6 sigma at 11 degrees.
         limit = float(stats.t.isf(stats.norm.sf(6), 11))
         return Agreement("values / standard errors", float(far.max()), limit, "draws")
 
 
 def _asked(
-    drawn: np.ndarray, some: np.ndarray, who: np.ndarray, first: int, stop: int
+    drawn: np.ndarray, rows: np.ndarray, who: np.ndarray, first: int, stop: int
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """What pairs [R, D, P] say of a few players; see `race.DrawPairs`."""
-    own = np.take_along_axis(drawn[some, first:stop], who[:, None], axis=2)
-    yield slice(None), own[..., None], np.zeros(len(some))
+    marginal = np.take_along_axis(drawn[rows, first:stop], who[:, None], axis=2)
+    yield slice(None), marginal[..., None], np.zeros(len(rows))
 
 
 def _digits(size: Size, side: int) -> tuple[Callable[..., jax.Array], np.ndarray, np.ndarray]:
     """(the probability of the digit 8, instances, other images) of a network fitted to digits of
     side x side pixels, enlarged from 8 x 8.
     """
-    given, y = map(np.asarray, load_digits(return_X_y=True))
+    digits, y = map(np.asarray, load_digits(return_X_y=True))
     shape = (len(y), side, side)
-    enlarged = jax.image.resize(jnp.asarray(given.reshape(-1, 8, 8) / 16), shape, "linear")
+    enlarged = jax.image.resize(jnp.asarray(digits.reshape(-1, 8, 8) / 16), shape, "linear")
     images = np.asarray(enlarged, np.float32).reshape(len(y), -1)
     hidden, rounds = ((8,), 5) if size == "smoke" else ((256, 128), 60)
     with warnings.catch_warnings():
@@ -235,9 +235,9 @@ def setup(size: Size) -> Several:
             partial(forward, problem.params), problem.X[:N], problem.background, *numbers
         )
     }
-    for side, own, count in ((8, numbers, N), (large, many, min(N, 12))):
+    for side, sizes, count in ((8, numbers, N), (large, many, min(N, 12))):
         digit, images, others = _digits(size, side)
-        jobs[f"digits, {side**2} pixels"] = Certain(digit, images[:count], others, *own)
+        jobs[f"digits, {side**2} pixels"] = Certain(digit, images[:count], others, *sizes)
     return Several(jobs)
 
 

@@ -78,14 +78,14 @@ def of_network(
 
     def run(seed: int) -> tuple[np.ndarray, np.ndarray]:
         explain.seed = seed
-        found = explain(problem.X, progress=False)
-        assert found.std_errors is not None
-        return found.values, found.std_errors
+        explanation = explain(problem.X, progress=False)
+        assert explanation.std_errors is not None
+        return explanation.values, explanation.std_errors
 
     def truth(smallest: Callable[[np.ndarray], float]) -> tuple[np.ndarray, float]:
         inputs = (problem.X, problem.background, problem.params, budget)
-        found = long_run(inputs, run, smallest, keep=keep)
-        return found.values, found.variance
+        longest = long_run(inputs, run, smallest, keep=keep)
+        return longest.values, longest.variance
 
     game_of = games.of_network(problem.params, problem.background)
     return Subject("MLP", problem.X, problem.background, model, game_of, truth)
@@ -115,9 +115,9 @@ def closed_form() -> Agreement:
     """shap's values of a small forest against the definition."""
     forest = _fitted(6, 10, 5)
     X, background = continuous(2, 4, 6)
-    given = shap_sampled.trees(forest, background, X)
+    closed = shap_sampled.trees(forest, background, X)
     expected = np.stack([shapley(forest.predict, x, background) for x in X])
-    difference = float(np.abs(given - expected).max())
+    difference = float(np.abs(closed - expected).max())
     reason = "leaves kept in float32, outputs of about 1"
     return Agreement("closed form of a forest and the definition", difference, 1e-5, reason)
 
@@ -170,11 +170,13 @@ class Grid:
                 ratios.append(worse)
                 details[f"{subject.name} P={P} budget={budget}"] = detail
                 agreements += _alike(cell, P)
-        worst = max(agreements, key=lambda one: one.difference / one.tolerance)
+        worst = max(agreements, key=lambda a: a.difference / a.tolerance)
         N, B = len(self.subjects[0].X), len(self.subjects[0].background)
         within = sum(ratio <= GOAL for ratio in ratios)
         rounds = {
-            self.rounds(budget) for one in self.subjects for budget in self.budgets(one.X.shape[1])
+            self.rounds(budget)
+            for subject in self.subjects
+            for budget in self.budgets(subject.X.shape[1])
         }
         return Outcome(
             (
@@ -225,11 +227,11 @@ class Grid:
                 asked[name] = counted.asked
             except NotRun as reason:
                 missing.add(f"{name} not run: {reason}")
-        own = xaijax.Explainer(
+        process = xaijax.Explainer(
             subject.model, subject.background, budget=budget, estimator=PROCESS, seed=0
         )
         if budget >= GaussianProcess().smallest_budget(P, "shapley"):
-            few = own(subject.X[: self.few], progress=False)
+            few = process(subject.X[: self.few], progress=False)
             arrays[PROCESS] = few.values[None]
             asked[PROCESS] = int(few.stats["coalitions"].max())
         else:
@@ -250,7 +252,7 @@ class Grid:
     ) -> tuple[tuple[str, ...], float, dict[str, Any]]:
         """The table's line, auto over the best peer, and what the JSON file keeps."""
         errors = {name: self._errors(values, truth) for name, values in cell.values.items()}
-        means = {name: geometric(one) for name, one in errors.items()}
+        means = {name: geometric(cell_errors) for name, cell_errors in errors.items()}
         best = min(PEERS, key=lambda name: means[name])
         relative = {name: means[name] / means[best] for name in means if name not in FEW}
         for name in FEW:
@@ -273,7 +275,7 @@ class Grid:
             f"{means[best]:.2g}",
             *(shown.get(name, "not run") for name in FEW),
         )
-        arithmetic = {name: float(one.mean()) for name, one in errors.items()}
+        arithmetic = {name: float(cell_errors.mean()) for name, cell_errors in errors.items()}
         detail = {
             "relative": relative,
             "standard error": sure,

@@ -1,4 +1,5 @@
-"""T54, T68 and T69: what a call costs in addition to the answer, and the size of the library.
+"""T54 and T68 to T70: what a call costs in addition to the answer, the size of the library, and
+what its tests take.
 
 T68 and T69 count files, hand-overs and lines with the tools of `tests/house`, which hold the same
 figures under a ledger that may only fall.
@@ -6,6 +7,8 @@ figures under a ledger that may only fall.
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import time
@@ -47,8 +50,8 @@ class WarmCall:
         explanation = explainer(self.X[:2])
         explainer(self.X[:1])
         rounds = [self._checked(explainer, type(model.comparison)) for _ in range(ROUNDS)]
-        whole, seconds = min(rounds, key=lambda one: one[0])  # others may share the processors
-        own = 100 * seconds.pop(OWN) / whole
+        whole, seconds = min(rounds, key=lambda pair: pair[0])  # others may share the processors
+        own_share = 100 * seconds.pop(OWN) / whole
         share = 100 * sum(seconds.values()) / whole
         background = self.background
         agreement = against_definition(
@@ -56,7 +59,7 @@ class WarmCall:
         )
         figures = (
             Figure("share of the time outside the answer", share, 30, 10, unit=" %"),
-            Figure("scikit-learn's own answers to the compared rows", own, unit=" %"),
+            Figure("scikit-learn's own answers to the compared rows", own_share, unit=" %"),
         )
         details = {"seconds of all calls": whole, **seconds}
         return Outcome(figures, (), (agreement,), (), details)
@@ -102,22 +105,23 @@ class Road:
 
     def measure(self) -> Outcome:
         """Counts of an MLP's first and second call, and of the first from the model on."""
-        test = _house("test_road")
-        found = test.measured(("mlp",)) | test.measured(("hello",))
+        test = of_tests("test_road")
+        counts = test.measured(("small",)) | test.measured(("mlp",)) | test.measured(("hello",))
         figures = []
-        for name, files, hand_overs in (
-            ("mlp_warm", 30, 120),
-            ("mlp_first", 45, 300),
-            ("hello_first", 60, 450),
+        for name, label, files, hand_overs in (
+            ("small_warm", "mlp, warm", 30, 120),
+            ("small_first", "mlp, first", 45, 300),
+            ("mlp_warm", "mlp by tiles, warm", 30, 120),
+            ("mlp_first", "mlp by tiles, first", 45, 300),
+            ("hello_first", "hello by tiles, first", 60, 450),
         ):
-            label = name.replace("_", ", ")
-            figures.append(Figure(f"files ({label})", found[name]["files"], files))
-            figures.append(Figure(f"hand-overs ({label})", found[name]["hand_overs"], hand_overs))
+            figures.append(Figure(f"files ({label})", counts[name]["files"], files))
+            figures.append(Figure(f"hand-overs ({label})", counts[name]["hand_overs"], hand_overs))
         again = test.measured(("mlp",))
-        change = max(abs(again[n][what] - found[n][what]) for n in again for what in again[n])
+        change = max(abs(again[n][what] - counts[n][what]) for n in again for what in again[n])
         agreement = Agreement("the counts of two processes", change, 0, "nothing is timed")
         notes = ("imports are no part of a call",)
-        return Outcome(tuple(figures), (), (agreement,), notes, found)
+        return Outcome(tuple(figures), (), (agreement,), notes, counts)
 
 
 @dataclass(frozen=True)
@@ -126,24 +130,73 @@ class LibrarySize:
 
     def measure(self) -> Outcome:
         """Code lines, files, and modules that `import xaijax` loads."""
-        packages = _house("test_size").packages()
+        packages = of_tests("test_size").packages()
         program = "import sys, xaijax; print(sum(m.startswith('xaijax') for m in sys.modules))"
         loaded = subprocess.run(
             [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
         )
         figures = (
-            Figure("code lines", sum(one["code"] for one in packages.values()), 42_700, 38_000),
-            Figure("files", sum(one["files"] for one in packages.values()), 460, 400),
+            Figure(
+                "code lines", sum(package["code"] for package in packages.values()), 42_700, 38_000
+            ),
+            Figure("files", sum(package["files"] for package in packages.values()), 460, 400),
             Figure("modules that import xaijax loads", int(loaded.stdout), 250),
         )
-        listed = sum(len(list((ROOT / one).rglob("*.py"))) for one in ("xaijax", "kernels"))
+        listed = sum(len(list((ROOT / folder).rglob("*.py"))) for folder in ("xaijax", "kernels"))
         missing = abs(listed - figures[1].value)
         agreement = Agreement("the files counted and those in the folders", missing, 0, "a count")
         return Outcome(figures, (), (agreement,), (), packages)
 
 
-def _house(name: str) -> Any:
-    places = [str(ROOT / "tests" / one) for one in ("cases", "house")]
+PUBLIC = ("federated", "plots", "datasets", "privacy", "batches", "engines", "quantities")
+
+
+@dataclass(frozen=True)
+class FastTests:
+    """The tests that run, as arguments of pytest."""
+
+    arguments: tuple[str, ...]
+
+    def measure(self) -> Outcome:
+        """Minutes of the fast tests on this machine, and the test files that look inside."""
+        command = [sys.executable, "-m", "pytest", "-m", "not slow", *self.arguments]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        closing = done.stdout.splitlines()[-1] if done.stdout else done.stderr[-2_000:]
+        counts = re.search(r"(\d+) passed.* in ([\d.]+)s", closing)
+        if counts is None:
+            raise RuntimeError(f"pytest did not end: {closing}")
+        tests = sorted((ROOT / "tests").rglob("test_*.py"))
+        private = [file for file in tests if _looks_inside(file.read_text("utf-8"))]
+        figures = (
+            Figure("minutes of `make test`", float(counts[2]) / 60, 8),
+            Figure(
+                "test files that import private modules",
+                100 * len(private) / len(tests),
+                58,
+                unit=" %",
+            ),
+        )
+        failed = re.search(r"(\d+) failed", closing)
+        number = int(failed[1]) if failed else 0
+        agreement = Agreement("tests that failed", number, 0, "a count")
+        return Outcome(figures, (), (agreement,), (closing.strip("= "),), {})
+
+
+def _looks_inside(source: str) -> bool:
+    """Whether a module imports others of the library than its public ones."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names += [f"{node.module}.{one.name}" for one in node.names]
+        elif isinstance(node, ast.Import):
+            names += [one.name for one in node.names]
+    parts = [one.split(".") for one in names if one.startswith(("xaijax.", "xaijax_kernels"))]
+    return any(one[0] != "xaijax" or one[1] not in PUBLIC and len(one) > 2 for one in parts)
+
+
+def of_tests(name: str) -> Any:
+    """A module of the tests, which are no part of the bench."""
+    places = [str(ROOT / "tests" / one) for one in ("cases", "house", "methods", "oracles")]
     with mock.patch.object(sys, "path", [*places, *sys.path]):
         return import_module(name)
 
@@ -165,4 +218,17 @@ def library_size(size: Size) -> LibrarySize:
     return LibrarySize()
 
 
-CASES = (Case("T54", warm_call), Case("T68", road), Case("T69", library_size))
+def fast_tests(size: Size) -> FastTests:
+    """Measures the fast tests on all cores, and the share of test files with private imports."""
+    every = ("-n", "auto", "--maxprocesses", "4", "-q")
+    return FastTests(
+        every if size == "full" else ("-n", "0", "-q", "tests/house/test_index_names.py")
+    )
+
+
+CASES = (
+    Case("T54", warm_call),
+    Case("T68", road),
+    Case("T69", library_size),
+    Case("T70", fast_tests, long=True),
+)

@@ -125,17 +125,17 @@ def classifiers(train: int | None = None, kinds: tuple[str, ...] = KINDS) -> lis
     if not np.array_equal(encode.transform(coded), rows):
         raise AssertionError("the encoder makes other columns than the authors'")
     women = (frame["sex"] == "Female").to_numpy()[cut:]
-    found = []
+    classifiers = []
     for kind in kinds:
         fitted: Any = _estimator(kind).fit(scaled[:used], labels[:used])
         model = xaijax.as_model(_in_jax(fitted), output="decision", classes=[False, True])
         pipeline = make_pipeline(encode, scaler, fitted)
-        found.append(
+        classifiers.append(
             Classifier(
                 *(kind, scaled[cut:], women, players, fitted.predict, model, coded[cut:], pipeline)
             )
         )
-    return found
+    return classifiers
 
 
 def _estimator(kind: str) -> Any:
@@ -161,7 +161,7 @@ def _in_jax(fitted: Any) -> Callable[[jax.Array], jax.Array]:
         share = fitted.tree_.value[:, 0, :]
         return _trees([fitted.tree_], [share[:, 1] - share[:, 0]], 0.0)
     if name == "GradientBoostingClassifier":
-        trees = [one.tree_ for one in fitted.estimators_[:, 0]]
+        trees = [stage.tree_ for stage in fitted.estimators_[:, 0]]
         start = np.log(fitted.init_.class_prior_[1] / fitted.init_.class_prior_[0])
         leaves = [fitted.learning_rate * tree.value[:, 0, 0] for tree in trees]
         return _trees(trees, leaves, float(start))
@@ -226,14 +226,16 @@ def setup_individual(size: Size) -> Several:
 
     Exact Shapley and Banzhaf values of one person against 600 orders and 600 sets.
     """
-    return Several({one.kind: _individual(one, size) for one in _fitted(size)})
+    return Several({classifier.kind: _individual(classifier, size) for classifier in _fitted(size)})
 
 
-def _individual(one: Classifier, size: Size) -> Duel:
-    pool = one.data[: POOL if size == "full" else 20]
-    x = one.data[POOL + 1 :][:1]
+def _individual(classifier: Classifier, size: Size) -> Duel:
+    pool = classifier.data[: POOL if size == "full" else 20]
+    x = classifier.data[POOL + 1 :][:1]
     orders = ORDERS if size == "full" else 20
-    qii = xaijax.QII(one.model, pool, players=one.players, quantity="individual", positive=True)
+    qii = xaijax.QII(
+        classifier.model, pool, players=classifier.players, quantity="individual", positive=True
+    )
 
     def ours(count: int) -> Any:
         del count
@@ -242,29 +244,31 @@ def _individual(one: Classifier, size: Size) -> Duel:
 
     def authors(count: int) -> Any:  # a unit is two orders, so that their spread is known
         return tuple(
-            draw(one.predict, x[0], pool, one.groups, 2 * count, 0)
+            draw(classifier.predict, x[0], pool, classifier.groups, 2 * count, 0)
             for draw in (qii_authors.shapley, qii_authors.banzhaf)
         )
 
     def check(results: Results) -> list[Agreement]:
-        some = one.data[:2_000]
-        apart = float((one.model.labels(some) != one.predict(some)).mean())
-        found = [Agreement(f"{one.kind}: labels, JAX and scikit-learn", apart, FLIPS / 5, FLIPPED)]
+        sample = classifier.data[:2_000]
+        apart = float((classifier.model.labels(sample) != classifier.predict(sample)).mean())
+        agreements = [
+            Agreement(f"{classifier.kind}: labels, JAX and scikit-learn", apart, FLIPS / 5, FLIPPED)
+        ]
         pairs = zip(("Shapley", "Banzhaf"), results[OURS], results[AUTHORS], strict=True)
         for name, exact, drawn in pairs:
             # Few orders do not know their own spread; a marginal influence is in [-1, 1].
             spread = drawn.std(axis=0, ddof=1) if len(drawn) >= 30 else 1.0
             gap = np.abs(drawn.mean(axis=0) - exact) - SIGMAS * spread / np.sqrt(len(drawn))
-            label = f"{one.kind}, {name}: beyond the sampling error"
-            found.append(Agreement(label, float(max(0.0, gap.max())), FLIPS, SAMPLED))
-        return found
+            label = f"{classifier.kind}, {name}: beyond the sampling error"
+            agreements.append(Agreement(label, float(max(0.0, gap.max())), FLIPS, SAMPLED))
+        return agreements
 
     return Duel(
         [Contender(OURS, ours, 1), Contender(AUTHORS, authors, orders // 2, LEAST[size])],
         check,
-        [Ratio("authors' algorithm / ours", AUTHORS, OURS, *GOALS[one.kind])],
+        [Ratio("authors' algorithm / ours", AUTHORS, OURS, *GOALS[classifier.kind])],
         # Two of the authors' orders of the SVM take a minute.
-        rounds=1 if size == "smoke" or one.kind == MACHINE else 3,
+        rounds=1 if size == "smoke" or classifier.kind == MACHINE else 3,
     )
 
 
@@ -278,41 +282,50 @@ def setup_data(size: Size) -> Several:
     authors' side is 26 predictions of scikit-learn on columns that are encoded already
     (docs/performance.md).
     """
-    fitted = {one.kind: one for one in _fitted(size) if one.kind != MACHINE}
+    fitted = {
+        classifier.kind: classifier for classifier in _fitted(size) if classifier.kind != MACHINE
+    }
     jobs = {f"logistic, {SAMPLES:,} samples": _sampled(fitted["logistic"], size)}
-    return Several(jobs | {f"{kind}, all pairs": _pairs(one, size) for kind, one in fitted.items()})
+    return Several(
+        jobs
+        | {f"{kind}, all pairs": _pairs(classifier, size) for kind, classifier in fitted.items()}
+    )
 
 
 def setup_machine(size: Size) -> Several:
     """Measures the same for a kernel machine, all pairs against 37,000 samples, in a quarter of an
     hour.
     """
-    fitted = [one for one in _fitted(size) if one.kind == MACHINE]
-    return Several({f"{one.kind}, all pairs": _pairs(one, size) for one in fitted})
+    fitted = [classifier for classifier in _fitted(size) if classifier.kind == MACHINE]
+    return Several(
+        {f"{classifier.kind}, all pairs": _pairs(classifier, size) for classifier in fitted}
+    )
 
 
-def _authors_of_data(one: Classifier, samples: int) -> Any:
-    place = np.random.default_rng(1).integers(0, len(one.data), samples)
-    rows, women = one.data[place], one.women[place]
+def _authors_of_data(classifier: Classifier, samples: int) -> Any:
+    place = np.random.default_rng(1).integers(0, len(classifier.data), samples)
+    rows, women = classifier.data[place], classifier.women[place]
 
     def authors(count: int) -> tuple[np.ndarray, np.ndarray]:
-        players = one.groups[:count]
+        players = classifier.groups[:count]
         return (
-            qii_authors.average(one.predict, rows, players, 0),
-            qii_authors.disparity(one.predict, rows, women, players, 0),
+            qii_authors.average(classifier.predict, rows, players, 0),
+            qii_authors.disparity(classifier.predict, rows, women, players, 0),
         )
 
     return authors
 
 
-def _against_authors(one: Classifier, questions: Any, size: Size, goal: float, people: int) -> Duel:
+def _against_authors(
+    classifier: Classifier, questions: Any, size: Size, goal: float, people: int
+) -> Duel:
     """Ours asks the pipeline on 13 columns of codes, theirs its estimator on 103 encoded columns.
 
     questions: made before and asked again in each turn, so that the model's answers to the people
     themselves are kept. people: rows that the questions are about, or draws.
     """
     samples = SAMPLES if size == "full" else 400
-    authors = _authors_of_data(one, samples)
+    authors = _authors_of_data(classifier, samples)
 
     def check(results: Results) -> list[Agreement]:
         count = len(results[AUTHORS][0])
@@ -320,44 +333,46 @@ def _against_authors(one: Classifier, questions: Any, size: Size, goal: float, p
             np.abs(a[:count] - b).max()
             for a, b in zip(results[OURS], results[AUTHORS], strict=True)
         ]
-        smallest = min(one.women.mean(), 1 - one.women.mean())
+        smallest = min(classifier.women.mean(), 1 - classifier.women.mean())
         # Both sides are means of samples in [-1, 1]; the disparity's smaller group has fewer.
         bound = SIGMAS * 2 / np.sqrt(min(samples, people) * smallest) + FLIPS
-        return [Agreement(f"{one.kind}: average and disparity", max(gaps), bound, SAMPLED)]
+        return [Agreement(f"{classifier.kind}: average and disparity", max(gaps), bound, SAMPLED)]
 
     return Duel(
         [
-            Contender(OURS, lambda count: [one.unary().values[0] for one in questions], 1),
-            Contender(AUTHORS, authors, len(one.players), LEAST[size]),
+            Contender(
+                OURS, lambda count: [question.unary().values[0] for question in questions], 1
+            ),
+            Contender(AUTHORS, authors, len(classifier.players), LEAST[size]),
         ],
         check,
         [Ratio("authors' algorithm / ours", AUTHORS, OURS, goal)],
-        rounds=2 if size == "full" and one.kind != MACHINE else 1,
+        rounds=2 if size == "full" and classifier.kind != MACHINE else 1,
     )
 
 
-def _questions(one: Classifier, model: Any, people: int, **options: Any) -> tuple[Any, Any]:
+def _questions(classifier: Classifier, model: Any, people: int, **options: Any) -> tuple[Any, Any]:
     """Both quantities of the first people, by the model of the pipeline and 13 columns of codes."""
-    players = {name: [i] for i, name in enumerate(one.players)}
-    given = {"players": players, "pool": one.codes, **options}
-    rows, women = one.codes[:people], one.women[:people]
-    average = xaijax.QII(model, rows, quantity="average", **given)
-    gap = xaijax.QII(model, rows, quantity="disparity", members=women, positive=True, **given)
+    players = {name: [i] for i, name in enumerate(classifier.players)}
+    shared = {"players": players, "pool": classifier.codes, **options}
+    rows, women = classifier.codes[:people], classifier.women[:people]
+    average = xaijax.QII(model, rows, quantity="average", **shared)
+    gap = xaijax.QII(model, rows, quantity="disparity", members=women, positive=True, **shared)
     return average, gap
 
 
-def _sampled(one: Classifier, size: Size) -> Duel:
-    samples, model = SAMPLES if size == "full" else 400, xaijax.as_model(one.pipeline)
-    made = _questions(one, model, len(one.data), samples=samples)
-    return _against_authors(one, made, size, 80, samples)
+def _sampled(classifier: Classifier, size: Size) -> Duel:
+    samples, model = SAMPLES if size == "full" else 400, xaijax.as_model(classifier.pipeline)
+    made = _questions(classifier, model, len(classifier.data), samples=samples)
+    return _against_authors(classifier, made, size, 80, samples)
 
 
-def _pairs(one: Classifier, size: Size) -> Duel:
+def _pairs(classifier: Classifier, size: Size) -> Duel:
     """Every person with every donor, exactly."""
-    people = len(one.data) if size == "full" else 60
-    made = _questions(one, xaijax.as_model(one.pipeline), people)
-    goal = {MACHINE: 50, "logistic": 40}.get(one.kind, 5)
-    return _against_authors(one, made, size, goal, people)
+    people = len(classifier.data) if size == "full" else 60
+    made = _questions(classifier, xaijax.as_model(classifier.pipeline), people)
+    goal = {MACHINE: 50, "logistic": 40}.get(classifier.kind, 5)
+    return _against_authors(classifier, made, size, goal, people)
 
 
 CASES = (

@@ -1,8 +1,8 @@
-"""Nearest neighbours by blocks.
+"""Finds nearest neighbours by blocks.
 
-The k nearest of all lie in the k blocks whose smallest distances are the smallest. One product of
-matrices says which blocks these are, a few more of them since it rounds; their members are measured
-from differences, which do not cancel.
+The k nearest rows lie in the k blocks with the smallest minimum distances. One matrix product finds
+these blocks, with a few extra because it rounds. Distances to their members are then computed from
+differences, which do not cancel.
 
 Letters: R rows, F columns, V training rows, k neighbours, m members of a block.
 """
@@ -16,16 +16,16 @@ import jax.numpy as jnp
 
 from xaijax_kernels.sizes import TRAINING
 
-NUMBERS = 1024  # of a block, F m; measured again for k blocks, so more would outweigh the product
+NUMBERS = 1024  # of a block, F m; larger blocks would cost more than the product of all
 MEMBERS = 8, 64
-SPARE = 8  # blocks beyond k, whose order the product may have turned
-FAR = 1e30  # stands in for padding
+SPARE = 8  # blocks beyond k, which the product may have ranked wrongly
+FAR = 1e30  # the value of padding
 
 
 def nearest(train: jax.Array, rows: jax.Array, k: int, power: float) -> tuple[jax.Array, jax.Array]:
-    """(distances, places) of the nearest k of `train` [V, F] to rows [R, F]; [R, k] each.
+    """(distances, positions) of the nearest k of `train` [V, F] to rows [R, F]; [R, k] each.
 
-    power: that of the Minkowski distance; inf: the largest difference of a column.
+    power: the power of the Minkowski distance; inf: the largest difference of a column.
     """
     V, F = train.shape
     m = min(max(NUMBERS // F, MEMBERS[0]), MEMBERS[1])
@@ -59,24 +59,25 @@ def _length(off: jax.Array, power: float) -> jax.Array:
 def _minima(train: jax.Array, rows: jax.Array, m: int, power: float) -> jax.Array:
     """The smallest distance of each block of m training rows, [R, blocks], up to rounding.
 
-    In an order of their own: the squares of the rows themselves, or the root, are left out.
+    They only serve to compare blocks: the squares of the rows themselves, or the root, are left
+    out.
     """
     V, F = train.shape
     filled = jnp.pad(train, ((0, -V % TRAINING), (0, 0)))
-    # Members apart, blocks together: the minimum then runs over whole lines of memory.
+    # Blocks are contiguous, members strided: the minimum then reads whole cache lines.
     parts = filled.reshape(-1, TRAINING // m, m, F).swapaxes(1, 2).reshape(-1, TRAINING, F)
     void = (jnp.arange(len(filled)) >= V).reshape(-1, TRAINING // m, m).swapaxes(1, 2)
 
     def of_part(part: tuple[jax.Array, jax.Array]) -> jax.Array:
-        some, void = part
+        train_part, void = part
         if power == 2.0:
             # One product, whose last column adds the squares of the training rows.
-            far = _filled((some * some).sum(axis=1), void.reshape(-1))
-            wide = jnp.concatenate([-2 * some, far[:, None]], axis=1)
-            found = jnp.pad(rows, ((0, 0), (0, 1)), constant_values=1) @ wide.T
+            far = _filled((train_part * train_part).sum(axis=1), void.reshape(-1))
+            wide = jnp.concatenate([-2 * train_part, far[:, None]], axis=1)
+            distances = jnp.pad(rows, ((0, 0), (0, 1)), constant_values=1) @ wide.T
         else:
-            found = _filled(_accumulated(some, rows, power), void.reshape(-1))
-        return found.reshape(len(rows), m, -1).min(axis=1)
+            distances = _filled(_accumulated(train_part, rows, power), void.reshape(-1))
+        return distances.reshape(len(rows), m, -1).min(axis=1)
 
     minima = jax.lax.map(of_part, (parts, void))  # [parts, R, TRAINING / m]
     return minima.swapaxes(0, 1).reshape(len(rows), -1)

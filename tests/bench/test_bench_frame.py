@@ -14,7 +14,6 @@ import pytest
 
 from bench import __main__ as command
 from bench import accelerators, environments, report
-from bench.cases import CASES
 from bench.frame import (
     Agreement,
     Case,
@@ -91,11 +90,13 @@ def test_a_difference_that_is_no_number_never_agrees() -> None:
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A bench folder whose table has a line of another case already."""
+    """A bench folder whose results have a row of another case already."""
     monkeypatch.setattr(report, "HERE", tmp_path)
+    monkeypatch.setattr(report, "ROOT", tmp_path / "root")
     monkeypatch.setattr(report, "machine", lambda: WHERE)
-    old = "| T9 | cpu | c9 | kept \\| as it is |" + " |" * (len(report.COLUMNS) - 4)
-    (tmp_path / "README.md").write_text(f"before\n{report.BEGIN}\n{old}\n{report.END}\nafter\n")
+    (tmp_path / "README.md").write_text(f"before\n{report.BEGIN}\n{report.END}\nafter\n")
+    old = {"platform": "cpu", "device": "cpu", "commit": "c9", "date": "2026-11-01"}
+    report.write([report.Row("T9", "met", measures="kept | as it is", machine=old)])
     return tmp_path
 
 
@@ -131,7 +132,7 @@ def test_every_row_has_the_commit_that_it_was_measured_at(
     monkeypatch.setattr(report, "machine", lambda: WHERE | {"commit": "d+"})
     run(written, monkeypatch, case("T10"), Case("T11", absent))
     at = report.COLUMNS.index("commit")
-    lines = report.table(written / "README.md")
+    lines = [one.cells for one in report.read()]
     assert [(line[0], line[at]) for line in lines] == [
         ("T2", "c"),
         ("T9", "c9"),  # a row that was not run keeps its own
@@ -163,23 +164,23 @@ def test_rows_older_than_the_code_are_named(
     fifth = commit("xaijax/b.py", "5: it says Bench: same code, and not by itself on a line")
     commit("kernels/a.py", "6\n\nBench: same code\n")
 
-    def line(name: str, where: str, verdict: str = "met") -> list[str]:
-        cells = {"case": name, "on": "cpu", "commit": where, "verdict": verdict}
-        return [cells.get(column, "") for column in report.COLUMNS]
+    def row(name: str, where: str, verdict: str = "met") -> report.Row:
+        machine = {"platform": "cpu", "commit": where} if where else {}
+        return report.Row(name, verdict, machine=machine)
 
-    lines = [
-        line("T1", first),
-        line("T1", first),
-        line("T2", second),
-        line("T3", third),
-        line("T4", f"{third}+"),
-        line("T5", "0123456789"),
-        line("T6", first, report.NOT_RUN),
-        line("T9", "", report.NOT_YET),
-        line("T7", "unknown"),
-        line("T8", fifth),
+    rows = [
+        row("T1", first),
+        row("T1", first),
+        row("T2", second),
+        row("T3", third),
+        row("T4", f"{third}+"),
+        row("T5", "0123456789"),
+        row("T6", first, report.NOT_RUN),
+        row("T9", "", report.NOT_YET),
+        row("T7", "unknown"),
+        row("T8", fifth),
     ]
-    found = stale(lines, tmp_path)
+    found = stale(rows, tmp_path)
     assert [(one.case, one.commit) for one in found] == [
         ("T1", first),
         ("T2", second),
@@ -211,25 +212,46 @@ def test_rows_older_than_the_code_are_named(
     assert capsys.readouterr().out.endswith("compiled yet\nanywhere: make compilers\n")
 
 
-def test_the_table_of_this_repository_says_its_commits() -> None:
-    lines = report.table(report.HERE / "README.md")
-    assert lines and {len(line) for line in lines} == {len(report.COLUMNS)}
-    at = report.COLUMNS.index("commit")
-    measured = [line for line in lines if line[report.VERDICT] != report.NOT_YET]
-    assert all(re.fullmatch(r"[0-9a-f]{10}\+?", line[at]) for line in measured)
+def test_verdicts_of_the_compilers_are_linked(written: Path) -> None:
+    """The broken versions said "not measured yet" next to a page that had the figures, and gave
+    the commit of the page's first section to all.
+    """
+    last = "Last run: {}, commit {}, jax 1, 9 processor seconds to compile."
+    sections = [
+        last.format("2026-11-30", "0123456789"),
+        "| T40 | a | g | 1 | met |",
+        "| T40 | b | g | 200 | missed |",
+        "| T42 | a | g | 9 | met |",
+        last.format("2026-11-29", "9876543210"),
+        "| T42 | a | g | 1 | missed |",
+        "| T45 | a | g | 2 | met |",
+    ]
+    page = written / "ACCELERATORS.md"
+    page.write_text("\n".join(sections))
+    cases = ("T40", "T42", "T43", "T45")
+    report.write([report.Row(case, report.NOT_YET, measures="all") for case in cases])
+    accelerators.link_targets(page)
+    rows = report.read()
+    assert [one.verdict for one in rows] == [
+        "[1 of 2 missed](ACCELERATORS.md)",
+        "[1 of 2 missed](ACCELERATORS.md)",
+        report.NOT_YET,
+        "[0 of 1 missed](ACCELERATORS.md)",
+    ]
+    assert [one.machine.get("commit", "") for one in rows] == [
+        "0123456789",
+        "9876543210",
+        "",
+        "9876543210",
+    ]
+    assert report.stale(rows, written) == []
 
 
-def test_the_readme_is_one_page_with_a_row_for_each_target() -> None:
-    lines = report.table(report.HERE / "README.md")
-    assert len((report.HERE / "README.md").read_text().splitlines()) <= 150
-    names = {line[report.CASE] for line in lines}
-    assert {f"T{number}" for number in range(1, 73)} <= names
-    for line in lines:
-        case, verdict, reason = line[report.CASE], line[report.VERDICT], line[-1]
-        if verdict == "missed":
-            assert reason == CASES[case].missed != "", case
-        else:
-            assert ("**" in line[4], bool(reason)) == (False, verdict == report.NOT_RUN), case
+def test_all_programs_of_a_target_are_judged() -> None:
+    text = accelerators.PAGE.read_text().partition("## H200")[2].partition("<!-- h200: end")[0]
+    judged = re.findall(r"^\| T40 \| (.+?) \|", text, re.MULTILINE)
+    programs = re.findall(r"^\| (.+?) \| .+ \| (?:no|yes) \|$", text, re.MULTILINE)
+    assert judged == list(dict.fromkeys(programs))
 
 
 def test_a_gpu_keeps_the_rows_of_a_cpu(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,17 +280,19 @@ def test_a_long_case_runs_only_by_its_name_and_writes_its_page(
         """Measures a fake."""
         return Job()
 
-    monkeypatch.setattr(report, "ROOT", written)
-    (written / "page.md").write_text(f"above\n{report.BEGIN}\n| old |\n{report.END}\nbelow\n")
+    (written / "root").mkdir()
+    (written / "root" / "page.md").write_text(
+        f"above\n{report.BEGIN}\n| old |\n{report.END}\nbelow\n"
+    )
     slow = Case("slow", setup, long=True, page="page.md")
     status, text = run(written, monkeypatch, case("T2"), slow)
     assert status == 0 and "| slow |" not in text
-    assert "| old |" in (written / "page.md").read_text()
+    assert "| old |" in (written / "root" / "page.md").read_text()
     assert command.main(["--list"]) == 0
     assert "slow a fake (long: run by --case only)" in capsys.readouterr().out
     for _ in range(2):
         assert command.main(["--case", "slow", "--out", str(written / "out")]) == 0
-    page = (written / "page.md").read_text()
+    page = (written / "root" / "page.md").read_text()
     assert page.startswith("above\n") and page.endswith("\nbelow\n")
     assert page.count("| a\\|b | 1.5 |") == 1 and "- few" in page and "old" not in page
     shown = [line.split(" |")[0] for line in (written / "README.md").read_text().splitlines()]
@@ -284,23 +308,21 @@ def test_a_row_is_a_target_with_its_figures() -> None:
             Figure("reported", 3.0),
         )
     )
-    assert report.row(case("T1"), outcome, WHERE)[4:] == [
+    assert report.row(case("T1"), outcome, WHERE).cells[4:] == [
         "speed / ours >= 8x: 9x (a), **7x** (b, c); exponent 1 ± 0.1: 1.05",
         "missed",
         "It is one.",
     ]
     for few, verdict in ((outcome.figures[:1], "met"), (outcome.figures[3:], "")):
-        assert report.row(case("T1"), Outcome(few), WHERE)[5:] == [verdict, ""]
+        assert report.row(case("T1"), Outcome(few), WHERE).cells[5:] == [verdict, ""]
     missing = Outcome(outcome.figures[:1], notes=("2 rows", "ray: not run, it is not installed"))
-    assert report.row(case("T1"), missing, WHERE)[-1] == "ray: not run, it is not installed"
+    assert report.row(case("T1"), missing, WHERE).reason == "ray: not run, it is not installed"
 
 
 def test_a_case_that_is_measured_leaves_the_list_of_those_that_are_not(
     written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = " | ".join(["| T10", "", "", "", "later", report.NOT_YET, " |"])
-    page = (written / "README.md").read_text()
-    (written / "README.md").write_text(page.replace(report.END, f"{line}\n{report.END}"))
+    report.keep(report.Row("T10", report.NOT_YET, measures="later"))
     _, text = run(written, monkeypatch, case("T2"))
     assert report.NOT_YET in text and text.index("| T2 |") < text.index("| T10 |")
     _, text = run(written, monkeypatch, case("T10"))

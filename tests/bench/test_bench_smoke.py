@@ -33,7 +33,8 @@ OWN_ENVIRONMENT = {
 }
 # The newest shapiq for Python 3.11 is older than LeverageSHAP; the whole bench runs on a newer one.
 NO_PEER = ("shap is not installed", "shapiq is not installed", "this shapiq has no LeverageSHAP")
-NO_EXTRA = tuple(f"{name} is not installed" for name in ("grpc", "flax", "pyarrow", "xgboost"))
+EXTRA = ("grpc", "flax", "pyarrow", "xgboost", "torch")
+NO_EXTRA = tuple(f"{name} is not installed" for name in EXTRA)
 
 
 @pytest.mark.slow  # all cases together take minutes, and are about speed, not about a version

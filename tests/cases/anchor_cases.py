@@ -47,8 +47,8 @@ def host_model(calls=None):
 
 
 def explainer(model=None, **options):
-    given = {"categories": CATEGORIES, "bins": CUTS, **options}
-    return xj.AnchorExplainer(jax_model() if model is None else model, DATA, **given)
+    keywords = {"categories": CATEGORIES, "bins": CUTS, **options}
+    return xj.AnchorExplainer(jax_model() if model is None else model, DATA, **keywords)
 
 
 def columns_of(rule):

@@ -30,11 +30,11 @@ MOVES = "bitcast copy transpose reshape convert broadcast slice dynamic-slice".s
 def products(text: str, platform: str) -> Counter[str]:
     """The number of products by how they are taken: "float32", "tf32", "bfloat16"."""
     program = Program(text)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for place, line in program.lines():
         if line.kind in PRODUCT:
-            found[program.taken(place, line, platform)] += 1
-    return found
+            counts[program.taken(place, line, platform)] += 1
+    return counts
 
 
 class Program(programs.ProgramText):
@@ -44,14 +44,14 @@ class Program(programs.ProgramText):
         super().__init__(text)
         self.callers: dict[str, list[tuple[str, Operation]]] = {}
         for name, line in self.lines():
-            for one in re.findall(r"(?:calls|to_apply|body|condition)=%([\w.\-]+)", line.line):
-                self.callers.setdefault(one, []).append((name, line))
+            for called in re.findall(r"(?:calls|to_apply|body|condition)=%([\w.\-]+)", line.line):
+                self.callers.setdefault(called, []).append((name, line))
 
     def lines(self) -> list[tuple[str, Operation]]:
         return [(name, line) for name, body in self.computations.items() for line in body]
 
     def line(self, place: str, name: str) -> Operation:
-        return next(one for one in self.computations[place] if one.name == name)
+        return next(step for step in self.computations[place] if step.name == name)
 
     def taken(self, place: str, line: Operation, platform: str) -> str:
         """How a product is taken. If none is said a GPU multiplies in TF32 and a TPU in bfloat16; a
@@ -66,7 +66,7 @@ class Program(programs.ProgramText):
             return "tf32"
         if platform == "tpu":
             return "three of bfloat16" if said else "bfloat16"
-        rounded = [self.rounded(place, one) for one in self.names(line)]
+        rounded = [self.rounded(place, factor) for factor in self.names(line)]
         return "bfloat16" if all(rounded) else "float32"
 
     def rounded(self, place: str, name: str, depth: int = 0) -> bool:
@@ -101,9 +101,9 @@ class Program(programs.ProgramText):
         if line.kind == "tuple":
             return self.rounded(place, self.names(line)[index], depth + 1)
         if line.kind == "parameter":
-            loops = [(at, one) for at, one in self.callers[place] if one.kind == "while"]
-            given = [self.element(at, self.names(one)[0], index, depth) for at, one in loops]
-            return bool(given) and all(given)
+            loops = [(at, loop) for at, loop in self.callers[place] if loop.kind == "while"]
+            elements = [self.element(at, self.names(loop)[0], index, depth) for at, loop in loops]
+            return bool(elements) and all(elements)
         return False
 
 
@@ -118,17 +118,18 @@ def compiled(precision: Any, **options: Any) -> Any:
         return (hidden @ hidden.swapaxes(1, 2)).max(axis=(1, 2))
 
     model = xj.as_model(network, params, precision=precision, structure="plain")
-    explainer = xj.Explainer(model, background, estimator="kernel", budget=200, **options)
-    found: dict[Any, Any] = {}
+    options |= {"estimator": "kernel", "budget": 200, "path": "tiled"}
+    explainer = xj.Explainer(model, background, **options)
+    by_key: dict[Any, Any] = {}
     add = RunCost.add_calls
 
     def noted(self: Any, calls: int, *recipes: Any) -> None:
         add(self, calls, *recipes)
-        found.update(self.recipes)
+        by_key.update(self.recipes)
 
     with mock.patch.object(RunCost, "add_calls", noted):
         explainer.plan(X)
-    (recipe,) = (one for one in found.values() if one.key[0] == "run")
+    (recipe,) = (call for call in by_key.values() if call.key[0] == "run")
 
     def shape(leaf: Any) -> Any:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if isinstance(leaf, jax.Array) else leaf
@@ -139,7 +140,7 @@ def compiled(precision: Any, **options: Any) -> Any:
 
 def main(target: str) -> None:
     """Prints {precision: {how: number}}; a refusal is {"error": text}."""
-    found, platform, options = {}, "cpu", {}
+    report, platform, options = {}, "cpu", {}
     if target != "cpu":
         made = compilers.TARGETS[target]
         devices = made.devices
@@ -147,10 +148,10 @@ def main(target: str) -> None:
         options = {"devices": devices, "max_memory": made.memory}
     for precision in ("float32", "tf32", "bfloat16"):
         try:
-            found[precision] = dict(products(compiled(precision, **options), platform))
+            report[precision] = dict(products(compiled(precision, **options), platform))
         except xj.InputError as error:
-            found[precision] = {"error": str(error)}
-    print(json.dumps(found))
+            report[precision] = {"error": str(error)}
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

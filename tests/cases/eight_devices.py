@@ -31,10 +31,10 @@ def outcome(script: str, folder: Path, devices: int = 8) -> dict[str, np.ndarray
     path.write_text(BEGINNING + script + END)
     env = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
     env["JAX_PLATFORMS"] = "cpu"
-    own = sorted({file.parent for file in TESTS.rglob("test_*.py")})
-    env["PYTHONPATH"] = os.pathsep.join(map(str, [ROOT, ROOT / "kernels", ORACLES, *own]))
+    folders = sorted({file.parent for file in TESTS.rglob("test_*.py")})
+    env["PYTHONPATH"] = os.pathsep.join(map(str, [ROOT, ROOT / "kernels", ORACLES, *folders]))
     command = [sys.executable, str(path), str(CASES), str(out), str(devices)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    with np.load(out) as found:
-        return dict(found)
+    with np.load(out) as arrays:
+        return dict(arrays)

@@ -26,14 +26,14 @@ def smooth(params: Any, X: Any) -> Any:
 
 def three_outputs_host(X: Any, A: np.ndarray) -> np.ndarray:
     """Three outputs, [R, 3]."""
-    one = smooth_host(X, A)
-    return np.stack([one, np.sin(one), np.asarray(X, np.float64)[:, 1]], axis=1)
+    smoothed = smooth_host(X, A)
+    return np.stack([smoothed, np.sin(smoothed), np.asarray(X, np.float64)[:, 1]], axis=1)
 
 
 def three_outputs(params: Any, X: Any) -> Any:
     """The same for JAX."""
-    one = smooth(params, X)
-    return jnp.stack([one, jnp.sin(one), X[:, 1]], axis=1)
+    smoothed = smooth(params, X)
+    return jnp.stack([smoothed, jnp.sin(smoothed), X[:, 1]], axis=1)
 
 
 def rows(count: int, P: int, kind: str, seed: int = 0) -> np.ndarray:

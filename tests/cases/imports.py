@@ -26,7 +26,7 @@ class _Reader(ast.NodeVisitor):
     """Collects the imports of one module, resolved to modules where they are `known`."""
 
     def __init__(self, module: str, package: bool, known: frozenset[str]) -> None:
-        self.found: list[Import] = []
+        self.imports: list[Import] = []
         self._base = module.split(".") if package else module.split(".")[:-1]
         self._known = known
         self._inside = 0
@@ -70,14 +70,14 @@ class _Reader(ast.NodeVisitor):
 
     def _add(self, target: str, node: ast.stmt | ast.expr, computed: bool = False) -> None:
         place = node.lineno, self._inside > 0, self._typing > 0
-        self.found.append(Import(target, *place, computed))
+        self.imports.append(Import(target, *place, computed))
 
 
 def read(sources: Mapping[str, str], packages: frozenset[str]) -> dict[str, list[Import]]:
     """{module: its imports}; sources: {module: text}."""
-    found = {}
+    imports = {}
     for module, text in sources.items():
         reader = _Reader(module, module in packages, frozenset(sources))
         reader.visit(parsed(text))
-        found[module] = reader.found
-    return found
+        imports[module] = reader.imports
+    return imports

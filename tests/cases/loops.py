@@ -22,12 +22,26 @@ def count_turns(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def for_cuda(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
     """The program as text; a function that is new each time is traced anew."""
-    new = jax.jit(lambda *given: function(*given))
+    new = jax.jit(lambda *args: function(*args))
     return new.trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
 
 
 def unknown_loops(text: str) -> list[str]:
     """Conditions of loops that are not a counter below a number of the program's own."""
-    found = _CONDITION.findall(text)
-    assert len(found) == text.count("stablehlo.while")
-    return [one for one in found if not _BELOW_A_NUMBER.search(one)]
+    conditions = _CONDITION.findall(text)
+    assert len(conditions) == text.count("stablehlo.while")
+    return [condition for condition in conditions if not _BELOW_A_NUMBER.search(condition)]
+
+
+def asked_branches(text: str) -> list[str]:
+    """Branches that follow a number made by the program: that of a platform is a constant, so that
+    the compiler leaves it out.
+    """
+    constant = set(re.findall(r"(%\w+) = stablehlo\.constant", text))
+    branches = re.findall(r"stablehlo\.if.*", text)
+    for name, index in re.findall(r'(%\w+)(?::\d+)? = "stablehlo\.case"\((%\w+)\)', text):
+        if index in constant:
+            constant.add(name)
+        else:
+            branches.append(index)
+    return branches

@@ -55,7 +55,7 @@ def product(
     for places in itertools.product(*(range(len(axis)) for axis in listed)):
         parts = [axis[place] for axis, place in zip(listed, places, strict=True)]
         values = [value for part in parts for value in part.values]
-        ids = [_id(*one) for one in zip(axes, parts, places, strict=True)]
+        ids = [_id(*part) for part in zip(axes, parts, places, strict=True)]
         case = pytest.param(
             *values, id="-".join(ids), marks=[mark for part in parts for mark in part.marks]
         )
@@ -76,13 +76,13 @@ def product(
 
 def _pairwise(cases: Mapping[tuple[int, ...], Any]) -> dict[tuple[int, ...], Any]:
     """The cases, by the places of their values, without slow ones whose pairs others show."""
-    kept = {places for places, case in cases.items() if not _is_slow(case)}
-    met = {pair for places in kept for pair in _pairs(places)}
+    chosen = {places for places, case in cases.items() if not _is_slow(case)}
+    met = {pair for places in chosen for pair in _pairs(places)}
     for places in cases:
         if not met.issuperset(_pairs(places)):
-            kept.add(places)
+            chosen.add(places)
             met.update(_pairs(places))
-    return {places: case for places, case in cases.items() if places in kept}
+    return {places: case for places, case in cases.items() if places in chosen}
 
 
 def _pairs(places: tuple[int, ...]) -> list[Any]:

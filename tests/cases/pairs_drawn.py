@@ -22,9 +22,9 @@ def look_at(drawn: np.ndarray, number: int = 1, most: int = 1) -> Checkpoint:
     values = drawn.mean(axis=1)
     errors = drawn.std(axis=1, ddof=1) / np.sqrt(D)
     result = Result(values, errors, np.full((n, drawn.shape[3]), D - 1.0))
-    ends = np.zeros(n), np.ones(n)
+    bounds = np.zeros(n), np.ones(n)
     estimates = lambda rows, pairs: drawn[rows, pairs]  # noqa: E731
-    return Checkpoint(number, most, D, result, *ends, np.zeros(n), estimates)
+    return Checkpoint(number, most, D, result, *bounds, np.zeros(n), estimates)
 
 
 def stopped(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -58,11 +58,12 @@ def contended(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
         chosen = np.flatnonzero(few_undecided(undecided, D))
         limits = RaceLimits([stop for stop in stops if stop > D], 1 << 40, 0)
         if len(chosen):
-            own = drawn[left]
+            remaining = drawn[left]
 
-            def ask(some, who, first, stop, own=own):
-                pairs = np.take_along_axis(own[some, first:stop], who[:, None, :, None], axis=2)
-                yield slice(None), pairs, np.zeros(len(some))
+            def ask(rows, who, first, stop, remaining=remaining):
+                listed = who[:, None, :, None]
+                pairs = np.take_along_axis(remaining[rows, first:stop], listed, axis=2)
+                yield slice(None), pairs, np.zeros(len(rows))
 
             ended = run_race(rule, check, chosen, undecided[chosen], ask, limits)
             assert ended is not None

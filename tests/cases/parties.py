@@ -91,7 +91,8 @@ def mutated(rng: np.random.Generator, message: bytes) -> bytes:
 def write_csv(path: Path, rows: np.ndarray, columns: list[str], ids: list[str]) -> None:
     lines = [",".join(["customer", *columns])]
     lines += [
-        ",".join([one, *map(repr, map(float, row))]) for one, row in zip(ids, rows, strict=True)
+        ",".join([identifier, *map(repr, map(float, row))])
+        for identifier, row in zip(ids, rows, strict=True)
     ]
     path.write_text("\n".join(lines) + "\n")
 

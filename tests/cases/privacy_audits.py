@@ -28,9 +28,9 @@ def handed_over(explanation, monkeypatch, epsilon=1.0, **how):
     with monkeypatch.context() as patch:
         patch.setattr(mechanism, "noisy", spy)
         released = xj.privacy.release(explanation, epsilon, **how)
-    (one,) = taken
-    assert released.values.ravel().tolist() == [value / LATTICE for value in one[0]]
-    return one
+    (call,) = taken
+    assert released.values.ravel().tolist() == [value / LATTICE for value in call[0]]
+    return call
 
 
 def draw(values, scale, draws=DRAWS):
@@ -38,17 +38,17 @@ def draw(values, scale, draws=DRAWS):
     return np.array(mechanism.noisy(values * draws, scale)).reshape(draws, len(values))
 
 
-def ratios(out, one, other, scale):
+def ratios(out, a, b, scale):
     """The log-likelihood ratio of outputs [draws, V], up to the noise of other values."""
-    return (np.abs(out - other) - np.abs(out - one)).sum(axis=1) / scale
+    return (np.abs(out - b) - np.abs(out - a)).sum(axis=1) / scale
 
 
-def measured(one, other, confidence):
+def measured(a, b, confidence):
     """The largest epsilon that the events show, of statistics of both worlds [draws]."""
-    top = max(np.abs(one).max(), np.abs(other).max(), 1e-300)
+    top = max(np.abs(a).max(), np.abs(b).max(), 1e-300)
     shown = []
     for share in EVENTS:
-        for first, second, sign in ((one, other, 1), (other, one, -1)):
+        for first, second, sign in ((a, b, 1), (b, a, -1)):
             hits = int((sign * first >= share * top).sum())
             misses = int((sign * second >= share * top).sum())
             shown.append(oracles.measured_epsilon(hits, misses, len(first), confidence))
@@ -58,8 +58,8 @@ def measured(one, other, confidence):
 def audit(a, b, scale, confidence):
     """The measured epsilon of two worlds' whole numbers at one scale."""
     first, second = draw(a, scale), draw(b, scale)
-    here = np.array(a), np.array(b)
-    return measured(ratios(first, *here, scale), ratios(second, *here, scale), confidence)
+    worlds = np.array(a), np.array(b)
+    return measured(ratios(first, *worlds, scale), ratios(second, *worlds, scale), confidence)
 
 
 # --- the worst neighbours of each quantity -------------------------------------------------------
@@ -91,15 +91,15 @@ def report(kind, labels, rows, index="shapley", **more):
         signed=signed,
         **more,
     )
-    given = (oracles.bits([2]),) if kind in ("individual", "actual") else ()
+    arguments = (oracles.bits([2]),) if kind in ("individual", "actual") else ()
     unary = isinstance(index, str) and index == "unary"
-    return qii.unary(*given) if unary else qii.explain(*given, index=index)
+    return qii.unary(*arguments) if unary else qii.explain(*arguments, index=index)
 
 
 def of_labels(kind, index="shapley", **more):
     def make():
         labels, rows, neighbour = worst(kind, index, MEMBER)
-        return [report(kind, labels, one, index, **more) for one in (rows, neighbour)]
+        return [report(kind, labels, world, index, **more) for world in (rows, neighbour)]
 
     return make
 
@@ -112,7 +112,9 @@ def alone(kind):
         v = (Q[:, :, :1] - Q)[:, :, 3:]
         labels, rows, neighbour, _ = oracles.worst_neighbours(v, 4)
         players = {"both": [0, 1]}
-        return [report(kind, labels, one, "unary", players=players) for one in (rows, neighbour)]
+        return [
+            report(kind, labels, world, "unary", players=players) for world in (rows, neighbour)
+        ]
 
     return make
 
@@ -120,7 +122,7 @@ def alone(kind):
 def of_scores():
     """Scores far outside their bounds; the donor that is replaced takes one end, then the other."""
     model = xj.as_model(lambda X: 7 * X[:, 0] - 3)
-    found = []
+    reports = []
     for rows in ([0, 0, 0, 1], [0, 0, 0, 0]):
         qii = xj.QII(
             model,
@@ -130,14 +132,14 @@ def of_scores():
             outcome="score",
             bounds=(0.25, 0.75),
         )
-        found.append(qii.unary(oracles.bits([0])))
-    return found
+        reports.append(qii.unary(oracles.bits([0])))
+    return reports
 
 
 def of_chances(difference="tv"):
     model = xj.as_model(chances, output="proba", classes=["a", "b", "c"])
     base = np.array([[9, 0, 0], [0, 9, 0], [0, 9, 0]], np.float32)
-    found = []
+    reports = []
     for row in ([0, 9, 0], [9, 0, 0]):
         data = np.concatenate([base, [row]]).astype(np.float32)
         qii = xj.QII(
@@ -148,17 +150,17 @@ def of_chances(difference="tv"):
             outcome="proba",
             difference=difference,
         )
-        found.append(qii.unary(base[:1].copy()))
-    return found
+        reports.append(qii.unary(base[:1].copy()))
+    return reports
 
 
 def of_weights():
     labels, rows, neighbour = [0, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]
-    given = [3.0, 1.0, 1.0, 1.0]
+    weights = [3.0, 1.0, 1.0, 1.0]
     players = {"both": [0, 1]}
     return [
-        report("average", labels, one, "unary", players=players, data_weights=given)
-        for one in (rows, neighbour)
+        report("average", labels, world, "unary", players=players, data_weights=weights)
+        for world in (rows, neighbour)
     ]
 
 
@@ -169,8 +171,8 @@ def of_weighted_groups(quantity):
         labels, rows, neighbour = [0, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]
         players = {"both": [0, 1]}
         return [
-            report(quantity, labels, one, "unary", players=players, data_weights=[3.0, 1, 1, 1])
-            for one in (rows, neighbour)
+            report(quantity, labels, world, "unary", players=players, data_weights=[3.0, 1, 1, 1])
+            for world in (rows, neighbour)
         ]
 
     return make
@@ -180,7 +182,7 @@ def of_sizes():
     """Sets of at most one player: with two players Shapley's values, normalised or as printed."""
     labels, rows, neighbour = worst("average", member=MEMBER)
     index = xj.SizeLimited(1, normalised=False)
-    return [report("average", labels, one, index) for one in (rows, neighbour)]
+    return [report("average", labels, world, index) for world in (rows, neighbour)]
 
 
 CHANCE = np.array([0.25, 0.5, 0.125, 0.125])
@@ -196,7 +198,7 @@ def of_given_chances():
                 c[S | 1 << i, i] += CHANCE[S]
                 c[S, i] -= CHANCE[S]
     labels, rows, neighbour, _ = oracles.worst_neighbours(v @ c, 4)
-    return [report("average", labels, one, CHANCE) for one in (rows, neighbour)]
+    return [report("average", labels, world, CHANCE) for world in (rows, neighbour)]
 
 
 def of_public_pool():
@@ -204,7 +206,7 @@ def of_public_pool():
     Q = oracles.tables("rate", 4, pool=pool)
     phi = (Q[:, :, :1] - Q) @ oracles.index_matrix(WEIGHTS)
     labels, rows, neighbour, _ = oracles.worst_neighbours(phi, 4)
-    return [report("rate", labels, one, pool=oracles.bits(pool)) for one in (rows, neighbour)]
+    return [report("rate", labels, world, pool=oracles.bits(pool)) for world in (rows, neighbour)]
 
 
 CASES = {

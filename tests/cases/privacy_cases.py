@@ -34,7 +34,7 @@ def planned(explanation, epsilon=1.0, composition="l1", calibration="proved"):
 
 def table_model(labels, backend="jax"):
     """A classifier of rows of two bits by a table of four labels; each is compiled once."""
-    return _table_model(tuple(float(one) for one in labels), backend)
+    return _table_model(tuple(float(label) for label in labels), backend)
 
 
 @functools.cache

@@ -83,7 +83,7 @@ def one(ledger, explanation, out, at, how, epsilon):
     def see(values):
         (out / f"{epsilon}.seen").write_text(json.dumps(values))
 
-    Late.shown = staticmethod(lambda answer: see([one / 2**20 for one in answer["noisy"]]))
+    Late.shown = staticmethod(lambda answer: see([value / 2**20 for value in answer["noisy"]]))
     mechanism.noisy = killer.counted(recorded)
     module.os = files.os = killer
     private = xj.privacy.release(explanation, epsilon, ledger=ledger)
@@ -98,13 +98,13 @@ def main():
     remembered(explanation).sums()  # counted before any fork
     ledger = (Late if late else xj.privacy.Ledger)(path, 1000.0)
     mechanism.library()
-    killed = asked = 0
+    killed = requests = 0
     for how in ("before", "middle", "after"):
         for at in range(1, STEPS + 1):
-            asked += 1
+            requests += 1
             child = os.fork()
             if child == 0:
-                one(ledger, explanation, out, at, how, 0.25 + asked / 1024)
+                one(ledger, explanation, out, at, how, 0.25 + requests / 1024)
                 os._exit(0)
             _, status = os.waitpid(child, 0)
             killed += os.WIFSIGNALED(status)

@@ -9,6 +9,12 @@ class Bar:
     total = 0
     n = 0
 
+    def expect(self, total):
+        self.total = self.announced = total
+
+    def clear(self):
+        return None
+
     def update(self, rows):
         assert rows >= 0
         self.n += rows

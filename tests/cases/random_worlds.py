@@ -124,7 +124,7 @@ def written(rng, f, params, K):
     """(The program as a person would hand it over, params= or None, its form)."""
     single = K == 1 and bool(rng.integers(2))
     form = rng.choice(["closure", "params", "vmap", "inner jit", "jit", "method"])
-    narrow = {name: np.asarray(one, np.float32) for name, one in params.items()}
+    narrow = {name: np.asarray(array, np.float32) for name, array in params.items()}
 
     def whole(held, X):
         out = f(jnp, held, X)
@@ -132,7 +132,7 @@ def written(rng, f, params, K):
 
     if form == "params":
         return whole, narrow, form
-    held = {name: jnp.asarray(one) for name, one in narrow.items()}
+    held = {name: jnp.asarray(array) for name, array in narrow.items()}
     if form == "vmap":
         return jax.vmap(lambda x: whole(held, x[None])[0]), None, form
     if form == "inner jit":

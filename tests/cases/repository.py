@@ -25,8 +25,8 @@ FOLDERS = (
 @cache
 def python_files() -> list[Path]:
     """Every Python file of the repository, those of generated environments left out."""
-    found = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
-    return [p for p in found if not any(part[0] == "." for part in p.relative_to(ROOT).parts)]
+    paths = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
+    return [p for p in paths if not any(part[0] == "." for part in p.relative_to(ROOT).parts)]
 
 
 @cache

@@ -67,8 +67,8 @@ def with_ends(values: np.ndarray, empty: np.ndarray, full: np.ndarray) -> np.nda
 def estimate(name: str, index: str, budget: int, seed: int, tables: np.ndarray) -> Result:
     """One estimate of every game [G, 2^P], with all the budget in one step."""
     P = tables.shape[1].bit_length() - 1
-    own = METHODS[name]
-    state = own.init(P, named(index), budget, seed)
-    state, new = own.step(state, own.units(P, named(index), budget))
-    masks = own.masks(state, new)
-    return own.result(state, with_ends(answers(tables, masks), tables[:, :1], tables[:, -1:]))
+    method = METHODS[name]
+    state = method.init(P, named(index), budget, seed)
+    state, new = method.step(state, method.units(P, named(index), budget))
+    masks = method.masks(state, new)
+    return method.result(state, with_ends(answers(tables, masks), tables[:, :1], tables[:, -1:]))

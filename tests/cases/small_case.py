@@ -37,11 +37,11 @@ def put(array, place, value):
     return out
 
 
-def as_jax(given):
+def as_jax(value):
     """The same as a JAX array, where JAX has such arrays."""
-    if isinstance(given, np.ndarray) and type(given) is np.ndarray and given.dtype.kind in "biufc":
-        return jnp.asarray(given)
-    return given
+    if isinstance(value, np.ndarray) and type(value) is np.ndarray and value.dtype.kind in "biufc":
+        return jnp.asarray(value)
+    return value
 
 
 def explain(backend, rows, background, model=None, function=None, **options):

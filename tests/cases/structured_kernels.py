@@ -1,7 +1,7 @@
 """The kernels that know something of the model, with shapes to lower them for (`test_export`).
 
 Letters: R rows, S slots of 2^BITS sub-coalitions, N instances, B donors, P players, K outputs, L
-terms.
+terms, M nodes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from xaijax_kernels.engine.hybrids import slot_players
+from xaijax_kernels.engine.hybrids import of_players, slot_players
 from xaijax_kernels.engine.reduce import compensated_at_once
 from xaijax_kernels.neighbours import nearest
 from xaijax_kernels.sizes import DONORS_OF_CROSSING as DONORS
@@ -31,9 +32,12 @@ from xaijax_kernels.structures.crossed import (
 from xaijax_kernels.structures.drawn import drawn_scores
 from xaijax_kernels.structures.factors import Boxes, Gaussians, sums_at_subsets
 from xaijax_kernels.structures.first_layer import ScanShape, prefixes_of
-from xaijax_kernels.structures.leaves import broken, paid
+from xaijax_kernels.structures.forests import Walked
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 from xaijax_kernels.structures.named import Product, in_blocks, xaijax_gaussian_sums
+from xaijax_kernels.structures.nodes import Nodes
+from xaijax_kernels.structures.prefixes import Prefixes, Segment
+from xaijax_kernels.structures.products import slopes
 from xaijax_kernels.structures.summed import Summed
 from xaijax_kernels.structures.sums import Dense, sums_of_choices
 
@@ -68,12 +72,12 @@ def after_layer(params: Any, hidden: jax.Array) -> jax.Array:
     return jnp.tanh(hidden) @ params[2]
 
 
-def of_two_classes(params: Any, x: jax.Array, donors: jax.Array, *asked: Any) -> Any:
+def of_two_classes(params: Any, x: jax.Array, donors: jax.Array, *rest: Any) -> Any:
     """The mean over donors of a softmax, by tables of exponentials."""
     head = partial(two_chances, params)
     chances = chances_of(dense_layer(params), head, R, jnp.float32, jnp.eye(P, dtype=bool))
     assert chances is not None
-    return chances.means(chances.terms(x)[0], chances.terms(donors), *asked)
+    return chances.means(chances.terms(x)[0], chances.terms(donors), *rest)
 
 
 def cubes(params: Any) -> Summed:
@@ -100,10 +104,38 @@ def boxes(params: Any) -> Product:
     return Product(Boxes(low, high), coefficients, intercept)
 
 
+TREE = (1, 3, 5, 3, 4, 5, 6)  # left children of a tree of two levels
+M = 2 * len(TREE)
+
+
+def walked(params: Any) -> Walked:
+    """Two trees, the second one with a category."""
+    threshold, value = params
+    left = np.array([*TREE, *(len(TREE) + np.array(TREE))], np.int32)
+    leaf = left == np.arange(M)
+    nodes = Nodes(
+        left,
+        np.where(leaf, 0, np.arange(M) % P).astype(np.int32),
+        jnp.where(leaf, threshold.dtype.type(np.inf), threshold),
+        jnp.where(leaf[:, None], value, 0),
+        np.array([0, len(TREE)], np.int32),
+        np.zeros((2, P), bool),
+        np.arange(M) % 2 == 0,
+        np.where(np.arange(M) == len(TREE), 0, -1).astype(np.int32),
+        np.array([[True, False, True]]),
+    )
+    return Walked(jax.tree.map(jnp.asarray, nodes))
+
+
 def two_chances(params: Any, hidden: jax.Array) -> jax.Array:
     """A head whose means over donors are made of tables of exponentials, where no GPU is."""
     del params
     return jax.nn.softmax(hidden)
+
+
+def after_walk(params: Any, sums: jax.Array) -> jax.Array:
+    del params
+    return jnp.tanh(sums)
 
 
 def after_sums(params: Any, sums: jax.Array) -> jax.Array:
@@ -111,6 +143,28 @@ def after_sums(params: Any, sums: jax.Array) -> jax.Array:
     return jnp.tanh(sums)
 
 
+class Recurrence:
+    """A recurrence along the columns of a row; see `Fold`."""
+
+    def start(self, params: Any, rows: jax.Array) -> jax.Array:
+        return jnp.zeros((len(rows), H), rows.dtype)
+
+    def part(self, rows: jax.Array, segment: Segment) -> jax.Array:
+        return rows[:, segment.first : segment.last]
+
+    def step(self, params: Any, state: jax.Array, part: jax.Array) -> jax.Array:
+        return jnp.tanh(state * params[1] + part @ params[0][: part.shape[1]])
+
+    def read(self, params: Any, state: jax.Array, rows: jax.Array) -> jax.Array:
+        return state @ params[2]
+
+
+def recurrence(params: Any, last: bool = False, drops: bool = False) -> Prefixes:
+    segments = tuple(Segment(p, p + 1) for p in range(P))
+    return Prefixes(params, FOLD, segments, K, P, last, drops)
+
+
+FOLD = Recurrence()
 LAYER = (f32(P, H), f32(H), f32(H, K))
 SUMS = (f32(L, K), f32(K))
 # Made of params, what follows, the params, numbers of a part.
@@ -120,6 +174,7 @@ STRUCTURES = (
     (cubes, after_layer, LAYER, H),
     (gaussians, after_sums, (f32(L, P), f32(), *SUMS), L),
     (boxes, after_sums, (f32(L, P), f32(L, P), *SUMS), L),
+    (walked, after_walk, (f32(M), f32(M, K)), P),
 )
 CLASSES = (f32(P, K), f32(K))
 
@@ -145,6 +200,12 @@ def listing(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
     """The mean over donors of listed coalitions, split in the same way."""
     shape = ListShape(P, 4, 2, 3, 2, K, "float32")
     donors = (f32(3, shape.donors, P), f32(3, shape.donors), i32(P), u32(48, 1))
+    for more in ({}, {"together": 8, "blocks": 1, "instances": 4, "of_call": 2}):
+        of_bits = replace(shape, prepared=True, **more)
+        params = (f32(L, P), f32(L, P), *SUMS)
+        run = partial(listed_means, boxes, after_sums, None, jnp.isfinite, of_bits, mesh)
+        work, bits = (split(i32(mesh.size)), split(i32(T, 4))), u32(3, shape.donors, 1, L)
+        yield "listed_means", run, (params, u32(N, 1, L), bits, donors[1], None, donors[3], *work)
     for of, head, params, _ in STRUCTURES[:3]:
         run = partial(listed_means, of, head, None, jnp.isfinite, shape, mesh)
         work = (split(i32(mesh.size)), split(i32(T, 4)))
@@ -154,21 +215,28 @@ def listing(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
         yield "listed_means", run, (params, f32(N, P), *donors, *work)
         shape_of_parts = replace(shape, by_player=True)
         run = partial(listed_means, of, head, None, jnp.isfinite, shape_of_parts, mesh)
-        own = f32(3, shape.donors, P, H), f32(3, shape.donors), None, u32(48, 1)
-        yield "listed_means", run, (params, f32(N, P, H), *own, *work)
+        tables = f32(3, shape.donors, P, H), f32(3, shape.donors), None, u32(48, 1)
+        yield "listed_means", run, (params, f32(N, P, H), *tables, *work)
 
 
 def structured_kernels() -> Iterator[Case]:
+    yield "of_players", of_players, (bools(S, BITS + 1, P), i32(L))
+    for kind in ({}, {"last": True, "drops": True}):
+
+        def of_prefixes(params: Any, *args: Any, kind: dict[str, bool] = kind) -> Any:
+            return recurrence(params, **kind).subsets(jnp.sin, *args, "gpu")
+
+        yield "subsets", of_prefixes, (LAYER, f32(S, P), f32(S, P), bools(S, BITS + 1, P))
     yield "slot_players", partial(slot_players, P, BITS), (i32(S, 3 + 1),)
     yield "whole_vectors", partial(whole_vectors, axis=-1), (f32(R, L),)
     yield "sums_of_choices", sums_of_choices, (f32(S, 1, H), f32(S, BITS, 2, H))
-    layer, given = (f32(P, H), f32(H)), (f32(S, P), f32(S, P), bools(S, BITS + 1, P))
+    layer, inputs = (f32(P, H), f32(H)), (f32(S, P), f32(S, P), bools(S, BITS + 1, P))
     for platform in ("cpu", "gpu", "tpu"):
 
-        def subsets(arrays: Any, *given: Any, platform: str = platform) -> Any:
-            return Dense(*arrays).subsets(jnp.sin, *given, platform)
+        def subsets(arrays: Any, *args: Any, platform: str = platform) -> Any:
+            return Dense(*arrays).subsets(jnp.sin, *args, platform)
 
-        yield "subsets of sums", subsets, (layer, *given)
+        yield "subsets of sums", subsets, (layer, *inputs)
     at_once = partial(compensated_at_once, axis=1)
     yield "compensated_at_once", lambda terms, bad: at_once(terms, largest=bad), (f32(R, L, K),) * 2
     yield "compensated_at_once", lambda a, b: compensated_at_once(a, 0, b, b), (f32(R, L, K),) * 2
@@ -177,9 +245,9 @@ def structured_kernels() -> Iterator[Case]:
         yield "prefixes_of", partial(prefixes_of, shape=walks), (f32(L, R, K),)
     yield "in_blocks", partial(in_blocks, jnp.sin, terms=P), (f32(3 * R, P),)
     yield "gaussian_sums", xaijax_gaussian_sums, (f32(R, P), f32(L, P), f32(), *SUMS)
-    leaf = (i32(L, 2), i32(L, 2), f32(L, 2), f32(L, 2))
-    yield "broken", broken, (f32(R, P), *leaf)
-    yield "paid", partial(paid, M=P), (i32(R, L), f32(L << 2, 2), i32(L, 2), f32(L, K))
+    rows, blocks = (i32(2), f32(2, 3), f32(2, 3)), (f32(B, S, P), f32(B, S), f32(2, L, P))
+    of_products = f32(2, P), i32(), *rows, *blocks, f32(P), i32(P)
+    yield "products", partial(slopes, P=P, known=True), of_products
     for power in (2.0, 1.0, 3.0, float("inf")):
         near = partial(nearest, k=5, power=power)
         yield "nearest", near, (f32(2000, P), f32(R, P))
@@ -190,14 +258,14 @@ def structured_kernels() -> Iterator[Case]:
 
 
 def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
-    def score(answers: jax.Array, own: jax.Array) -> jax.Array:
-        return answers - own
+    def score(answers: jax.Array, base: jax.Array) -> jax.Array:
+        return answers - base
 
-    def subsets(params: Any, *given: Any) -> Any:
-        return of(params).subsets(partial(head, params), *given, "cpu")
+    def subsets(params: Any, *args: Any) -> Any:
+        return of(params).subsets(partial(head, params), *args, "cpu")
 
     def made(function: Any) -> Any:
-        return lambda params, *given: function(of(params), *given)
+        return lambda params, *args: function(of(params), *args)
 
     yield "subsets", subsets, (params, f32(S, P), f32(S, P), bools(S, BITS + 1, P))
     if of is logarithms:  # what a model's trace shows is always of columns

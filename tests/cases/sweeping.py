@@ -35,7 +35,7 @@ def explainer(function=product, **options):
 
 def parts(out):
     """The names of the parts that are there."""
-    return sorted(one.name for one in Path(out).glob("part-*.npz"))
+    return sorted(file.name for file in Path(out).glob("part-*.npz"))
 
 
 class Counted:

@@ -52,8 +52,8 @@ def tiled(
 
     def split(shape: Any) -> Any:
         return jax.tree.map(
-            lambda one: jax.ShapeDtypeStruct(
-                one.shape, one.dtype, sharding=NamedSharding(mesh, PartitionSpec("tiles"))
+            lambda leaf: jax.ShapeDtypeStruct(
+                leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, PartitionSpec("tiles"))
             ),
             shape,
         )
@@ -91,11 +91,11 @@ def tiled(
     yield from lines(mesh, split, T)
     yield from averaging(mesh, split, T)
     yield from listing(mesh, split, T)
-    walk = ScanShape(P, 2, 3, 4, K, "float32")
+    scan = ScanShape(P, 2, 3, 4, K, "float32")
     fixed = (NETWORK, f32(N, P), f32(2, 3, P), f32(2, 3), i32(4, P), split(i32(devices)))
     yield (
         "scan_tiles",
-        partial(scan_tiles, dense_layer, after_layer, walk, mesh),
+        partial(scan_tiles, dense_layer, after_layer, scan, mesh),
         (*fixed, split(i32(T, 4))),
     )
     for by in ("sums", "products"):
@@ -103,7 +103,7 @@ def tiled(
         run = partial(scan_tiles, dense_layer, after_layer, walks, mesh)
         yield "scan_tiles", run, (*fixed, split(i32(T, 5)))
     pairs = over_tiles(partial(reduce_pairs, group=2), mesh, (True, False, False, False))
-    yield "reduce_pairs", pairs, (values, f32(4, 1 << BITS, BITS + 2), i32(), i32())
+    yield "reduce_pairs", pairs, (values, f32(8, 1 << BITS, BITS + 3), i32(), i32())
     pieces = over_tiles(reduce_pieces, mesh, (True, False, True))
     low = R.bit_length() - 1
     yield "reduce_pieces", pieces, (values, f32(3, R, low + 2), split(i32(T)))
@@ -145,11 +145,11 @@ def lines(
     whole = (codes, network, shape), (None, None, f32(2, D, P))
     groups = LineShape(n, D, places, 2, K, (P,), pairs=True)
     drawn = (codes, network, groups), (i32(P), None, f32(2, D, P))
-    own = LineShape(n, 1, places, P, K, (P,), pulls=True, own=True, chosen=True)
-    behind = (joined, after, own), (split(i32(T, n, P)), split(i32(T, n)), split(f32(T, n, P)))
-    for (lift, head, one), (owner, column, donors) in (whole, drawn, behind):
-        run = partial(line_values, lift, head, one, mesh)
-        at = (f32(2, one.donors, places),) * 2
+    pulled = LineShape(n, 1, places, P, K, (P,), pulls=True, own=True, chosen=True)
+    behind = (joined, after, pulled), (split(i32(T, n, P)), split(i32(T, n)), split(f32(T, n, P)))
+    for (lift, head, shape_of_lines), (owner, column, donors) in (whole, drawn, behind):
+        run = partial(line_values, lift, head, shape_of_lines, mesh)
+        at = (f32(2, shape_of_lines.donors, places),) * 2
         counts = split(i32(mesh.size)), i32()
         arguments = NETWORK, split(f32(T, n, P)), donors, *at, owner, column, *counts
         yield "line_values", run, arguments
@@ -160,8 +160,8 @@ def pulls(
 ) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     """The loop of Anchors; 100 draws of a pull leave rows of a tile over."""
 
-    def agrees(out: jax.Array, own: jax.Array) -> jax.Array:
-        return (out[:, :1] == own[:, :1]).astype(out.dtype)
+    def agrees(out: jax.Array, labels: jax.Array) -> jax.Array:
+        return (out[:, :1] == labels[:, :1]).astype(out.dtype)
 
     shape = PullShape((P,), R, 100)
     for space in SPACES[:2]:

@@ -12,9 +12,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn import ensemble, linear_model, naive_bayes, neighbors, neural_network, svm, tree
+from sklearn import (
+    ensemble,
+    linear_model,
+    naive_bayes,
+    neighbors,
+    neural_network,
+    semi_supervised,
+    svm,
+    tree,
+)
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, Matern, WhiteKernel
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -129,6 +140,12 @@ REGRESSORS = {
     "SVR linear": functools.partial(svm.SVR, kernel="linear"),
     "NuSVR polynomial": functools.partial(svm.NuSVR, kernel="poly"),
     "LinearSVR": svm.LinearSVR,
+    "Gaussian process": functools.partial(
+        GaussianProcessRegressor,
+        2.0 * RBF([1.0, 2.0, 3.0, 1.0, 2.0, 4.0]) + 0.5 + WhiteKernel(0.3),
+        optimizer=None,
+        normalize_y=True,
+    ),
     "MLP regressor": functools.partial(
         neural_network.MLPRegressor, hidden_layer_sizes=(6,), max_iter=30, random_state=0
     ),
@@ -168,6 +185,11 @@ for _name in SEVERAL:
 for _name, _options in NEIGHBOURS.items():
     KINDS[_name] = Kind(neighbors.KNeighborsClassifier(**_options), THREE, APART)
 KINDS |= {
+    "one-class machine": Kind(svm.OneClassSVM(nu=0.2), VALUE),
+    "kernel density": Kind(neighbors.KernelDensity(bandwidth="scott"), VALUE),
+    "kernel density, blocks": Kind(
+        neighbors.KernelDensity(kernel="tophat"), VALUE, backend="host", reason="tophat"
+    ),
     "neighbours regressor": Kind(neighbors.KNeighborsRegressor(), VALUE, APART),
     "neighbours, 2 targets": Kind(neighbors.KNeighborsRegressor(), TARGETS, APART),
     "Poisson": Kind(linear_model.PoissonRegressor(), np.abs(VALUE)),
@@ -256,6 +278,9 @@ KINDS |= {
     "neighbours, ties": Kind(
         neighbors.KNeighborsClassifier(), THREE, X, "host", "equally near neighbours"
     ),
+    "process of another kernel": Kind(
+        GaussianProcessRegressor(Matern()), VALUE, X, "host", "has no translation"
+    ),
     "SVC of a kernel": Kind(svm.SVC(kernel="precomputed"), TWO, X @ X.T, "host", "precomputed"),
     "own function of distance": Kind(
         neighbors.KNeighborsRegressor(weights=lambda d: 1 / (1 + d)), VALUE, APART, "host",
@@ -265,13 +290,13 @@ KINDS |= {
         ensemble.GradientBoostingRegressor(init=linear_model.Ridge(), n_estimators=3), VALUE, X,
         "host", "its first guess",
     ),
-    "bagging": Kind(
-        ensemble.BaggingClassifier(n_estimators=2), TWO, X, "host",
-        "no JAX translation registered for BaggingClassifier",
+    "spread labels": Kind(
+        semi_supervised.LabelSpreading(), TWO == "yes", X, "host",
+        "no JAX translation registered for LabelSpreading",
     ),
-    "bagging behind a scaler": Kind(
-        make_pipeline(StandardScaler(), ensemble.BaggingClassifier(n_estimators=2)), TWO, X,
-        "host", "no JAX translation registered for BaggingClassifier",
+    "spread labels behind a scaler": Kind(
+        make_pipeline(StandardScaler(), semi_supervised.LabelSpreading()), TWO == "yes", X,
+        "host", "no JAX translation registered for LabelSpreading",
     ),
     "gaps that are refused": Kind(
         make_pipeline(

@@ -53,6 +53,7 @@ def test_an_explanation_is_as_itself(values):
     assert found.changed == () and not found.row_shift.any()
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=25, deadline=None)
 @hypothesis.given(st.floats(0.01, 100), st.booleans())
 def test_units_scale_what_is_found_and_sides_turn_it(scale, both):

@@ -394,6 +394,7 @@ def test_columns_of_several_levels(door, backend):
     assert found.feature_names == ("a_x", "a_y", "b_x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["shapley", "banzhaf"])
 def test_the_case_of_an_index_does_not_matter(index):
     model, loud = xj.as_model(f), index.upper()

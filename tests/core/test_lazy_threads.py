@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 from concurrent.futures import ThreadPoolExecutor
 import xaijax as xj
@@ -15,6 +17,7 @@ with ThreadPoolExecutor(len(names)) as pool:
 """
 
 
+@pytest.mark.slow
 def test_threads_that_load_names_wait_for_each_other() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300

@@ -24,6 +24,7 @@ def drawn(P: int, index: str, budget: int, seed: int):
     return Kernel().step(state, Kernel().units(P, named(index), budget))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 150), st.integers(0, 900), st.integers(0, 2**63), st.sampled_from(INDICES))
 def test_pairs_are_distinct_within_the_budget_and_determine_the_values(P, spare, seed, index):

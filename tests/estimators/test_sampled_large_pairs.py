@@ -54,6 +54,7 @@ def test_a_lone_pair_is_found_among_many(P, budget):
     assert (found.std_errors[0, P:] < 1e-8).all()
 
 
+@pytest.mark.slow
 def test_large_pairs_among_small_ones_are_inside_their_intervals():
     """Three pairs of size 1 among 435 of size 0.01, by 150 pairs of coalitions.
 
@@ -206,6 +207,7 @@ def test_columns_that_hold_each_other_have_no_flat_priors():
     np.testing.assert_allclose(found[0][1, place[5, 6]], 4.0, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("P", "budget"), [(8, 250), (10, 1000), (12, 2500)])
 @pytest.mark.parametrize("index", ["sii", "banzhaf"])
 def test_nearly_all_coalitions_of_a_game_of_pairs(P, budget, index):

@@ -43,6 +43,7 @@ def test_games_of_pairs_are_found_exactly(index, game):
     assert (found.std_errors <= 1e-4 * span).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", some_slow(SAMPLED, 3), ids=lambda one: one.name)
 @pytest.mark.parametrize("game", [games.triples, games.random_table])
 def test_intervals_hold_the_truth(index, game):

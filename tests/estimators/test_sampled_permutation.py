@@ -174,6 +174,7 @@ def test_an_error_of_zero_is_never_claimed_for_wrong_values(P, index):
             assert not (wrong & (got.std_errors[0, :, 0] == 0)).any(), (budget, seed)
 
 
+@pytest.mark.slow
 def test_a_model_that_reads_some_of_its_columns_is_not_walked():
     """Its first layer has fewer columns than there are players; the broken version raised."""
     rows = np.random.default_rng(3).normal(size=(7, 12)).astype(np.float32)

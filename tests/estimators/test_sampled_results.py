@@ -57,6 +57,7 @@ def test_files_keep_everything(mixed, tmp_path):
         np.testing.assert_array_equal(back.stats[name], mixed.stats[name])
 
 
+@pytest.mark.slow
 def test_slices_take_the_facts_of_their_instances_along(mixed):
     part = mixed[[4, 5], :, "output 1"]
     np.testing.assert_array_equal(part.stats["exact_rows"], [True, False])

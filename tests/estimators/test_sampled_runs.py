@@ -236,6 +236,7 @@ def test_five_thousand_players():
     explainer = xj.Explainer(
         xj.as_model(lambda X: X @ worth),
         xj.Baseline(donor[0]),
+        estimator="permutation",
         budget=4 * 4999,
         max_memory=1 << 26,
     )

@@ -43,6 +43,7 @@ def test_the_largest_hundredth_of_the_draws_is_one_at_least():
     assert not heavy_tail(np.zeros((1, 50))).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_saturated_instances_are_marked_and_their_intervals_hold_less(name):
     with pytest.warns(xj.XaiWarning, match=r"of 24 sampled instances have heavy tails") as told:
@@ -67,6 +68,7 @@ ORDINARY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::xaijax.XaiWarning")
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("model", ORDINARY)
@@ -74,6 +76,7 @@ def test_ordinary_models_are_not_marked(model, name):
     assert not explained(ORDINARY[model], name).stats["heavy_tail"].any()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*heavy tails:xaijax.XaiWarning")
 def test_the_mark_is_that_of_its_instance(tmp_path):
     found = explained(saturated, "kernel")
@@ -90,6 +93,7 @@ def test_the_mark_is_that_of_its_instance(tmp_path):
     assert both.stats["heavy_tail"].tolist() == [*heavy[:4], False, False, *heavy[4:6]]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*heavy tails:xaijax.XaiWarning")
 @pytest.mark.parametrize("unbiased", [False, True])
 def test_sampled_interactions_are_marked(unbiased):

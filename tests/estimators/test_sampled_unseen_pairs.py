@@ -26,6 +26,7 @@ def explainer(**options):
     return X, xj.Explainer(model, np.zeros((1, P)), estimator="kernel", **options)
 
 
+@pytest.mark.slow
 def test_a_small_budget_is_told_once_with_the_one_that_is_enough():
     X, small = explainer(budget=90)
     with pytest.warns(xj.XaiWarning, match="no pair that is far larger") as told:
@@ -53,6 +54,7 @@ def test_each_instance_is_judged_by_what_it_was_asked():
     assert pairs.looked_for(SII, P, 2000, 0, np.array([200, 2000])).all()
 
 
+@pytest.mark.slow
 def test_unbiased_estimates_do_not_hang_on_it():
     X, unbiased = explainer(budget=300)
     assert "large_pairs_sought" not in unbiased.interactions(X, unbiased=True).stats

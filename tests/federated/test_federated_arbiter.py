@@ -193,7 +193,7 @@ def test_arbiters_that_are_refused() -> None:
             fd.Arbiter(*given)
     with pytest.raises(xj.InputError, match="model must be None with arbiter="):
         fd.Host(logistic().host, X, transport, names(N), arbiter=transport["shop"])
-    with pytest.raises(xj.InputError, match="numbers alone travel"):
+    with pytest.raises(xj.InputError, match="accepts only numbers"):
         fd.Host(None, pd.DataFrame(X), transport, names(N), arbiter=transport["shop"])
     with pytest.raises(xj.FederatedProtocolError, match="joins 4 host columns"):
         host, _, _ = parties()

@@ -49,6 +49,7 @@ def r_squared(truth: np.ndarray, told: np.ndarray) -> float:
     return 1 - left / ((rest - rest.mean()) ** 2).sum()
 
 
+@pytest.mark.slow
 def test_a_column_from_united_values() -> None:
     """One guest column, an additive model, 50 leaked rows: the reading, 5.5."""
     truth, plain = united(OFF)
@@ -159,6 +160,7 @@ def test_a_table_from_distances(noise: bool) -> None:
         assert np.abs(found - rest).max() < 1e-6
 
 
+@pytest.mark.slow
 def test_a_guest_cannot_tell_coalitions_from_what_it_is_asked() -> None:
     """The guest's own attack: its part is called with its own rows and the reference, once each."""
     rng = np.random.default_rng(2)

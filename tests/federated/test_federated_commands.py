@@ -164,6 +164,7 @@ def test_arbiter_files_that_are_refused(
     assert words in told(capsys, "arbiter", "serve", "--config", tmp_path / "arbiter.toml")
 
 
+@pytest.mark.slow
 def test_the_files_in_the_docs_are_accepted(tls: dict[str, fd.Tls], tmp_path: Path) -> None:
     """guest.toml and host.toml as docs/federated.md has them, with trial certificates."""
     text = (ROOT / "docs" / "federated.md").read_text("utf-8")

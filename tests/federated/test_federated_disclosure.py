@@ -159,6 +159,7 @@ def test_rows_that_cannot_be_explained_cost_no_queries(bad: str) -> None:
     assert [one["event"] for one in guest.audit.entries] == ["start"]
 
 
+@pytest.mark.slow
 def test_kept_answers_of_another_version_are_not_used(tmp_path: Path) -> None:
     older = fd.Part("linear", {"weights": np.ones(3)}, release=SPLIT.host.release)
     parts = {"2023": older, "2024": SPLIT.parts["shop"]}

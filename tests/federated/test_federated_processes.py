@@ -140,6 +140,7 @@ key = "{own.key}"
 # --- TLS: without it, or with certificates of others, nothing is answered --------------------
 
 
+@pytest.mark.slow
 def test_no_client_certificate(address: str, tls: dict[str, fd.Tls]) -> None:
     authority = Path(tls["host"].authority).read_bytes()
     with grpc.secure_channel(address, grpc.ssl_channel_credentials(authority)) as channel:
@@ -274,6 +275,7 @@ def test_nobody_listens(tls: dict[str, fd.Tls]) -> None:
         host(X[:, HOST], progress=False)
 
 
+@pytest.mark.slow
 def test_an_oversize_message_over_the_wire(address: str, tls: dict[str, fd.Tls]) -> None:
     connection = fd.Connection(address, tls["host"])
     with pytest.raises(xj.FederatedProtocolError, match="larger than"):

@@ -167,6 +167,7 @@ def test_numbers_and_texts_name_the_same_row() -> None:
     )
 
 
+@pytest.mark.slow
 def test_lengths_depend_neither_on_the_coalitions_nor_on_the_hosts_columns() -> None:
     """What a guest can see: methods, lengths and their order."""
     lengths = []

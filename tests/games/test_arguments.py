@@ -76,6 +76,7 @@ def peak_of(call: Any) -> int:
     return peak
 
 
+@pytest.mark.slow
 def test_single_pixels_are_planned_without_an_array_of_players_by_coalitions() -> None:
     """The broken version asked NumPy for 84 GB."""
     X = pictures(1, SIDE)
@@ -111,6 +112,7 @@ def test_rows_held_are_few_sizes() -> None:
     assert plan.capacity(1, 1 << 20, 150_528) == 256
 
 
+@pytest.mark.slow
 def test_a_similar_number_of_images_compiles_nothing(compiled: Counter[str]) -> None:
     """Rows of 300 kB: 3 in room for 4, 5 and more in room for 8; the values stay the same bits."""
     side = 160

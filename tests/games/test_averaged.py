@@ -164,6 +164,7 @@ def test_who_agrees_with_a_donor_goes_by_pairs_and_bits_stay(tables):
     assert whole.stats["model_rows"] == asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 def test_bits_of_an_accelerators_layout_do_not_follow_the_question(
     platform: str, tables: list[int], monkeypatch: pytest.MonkeyPatch
@@ -259,6 +260,7 @@ def test_answers_that_may_be_infinite_go_by_pairs(tables):
     assert tables == [5]
 
 
+@pytest.mark.slow
 def test_a_model_of_one_answer_gives_zeros():
     """Less a score: what is equal everywhere is not rounded."""
     X, donors = drawn(3, 30, 4)

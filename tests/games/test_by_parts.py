@@ -66,6 +66,7 @@ def test_values_are_those_of_the_definition(B: int, weighted: bool, layout: str)
     np.testing.assert_allclose(got, wanted, rtol=0, atol=accepted(P))
 
 
+@pytest.mark.slow
 def test_players_of_several_columns_and_outputs(layout: str) -> None:
     f, host = network(P)
     groups = [[0, 3, 8], [1], [2, 4], [5, 7], [6]]
@@ -93,6 +94,7 @@ def test_few_players_of_many_columns(layout: str) -> None:
     np.testing.assert_allclose(got, wanted, rtol=0, atol=accepted(24))
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_the_other_instances(layout: str) -> None:
     """A CPU's product rounds its last rows in another way, which an accelerator's layout, run here,
     does not mind.
@@ -112,6 +114,7 @@ def test_bits_do_not_depend_on_the_other_instances(layout: str) -> None:
     assert np.ptp(whole[:, 0], axis=0).max() == 0  # nothing kept of x
 
 
+@pytest.mark.slow
 def test_instances_near_to_donors_go_by_subsets() -> None:
     f, host = network(P)
     X, donors = listed.agreeing(P)

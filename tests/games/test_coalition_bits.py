@@ -59,6 +59,7 @@ def test_batch_size_order_and_neighbours(backend):
         assert same_bits(asked(backend, X[rows], donors), whole[rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_instances_planned_together(backend, monkeypatch):
     X, donors = data()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
+from xaijax.games import run
 
 P = 12
 
@@ -32,17 +33,17 @@ EVERY_SIZE = np.tri(P + 1, P, k=-1, dtype=np.float32)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("structure", "wanted"),
+    ("structure", "sums", "wanted"),
     [
-        # The probe, the structure's comparison with it, the sizes of its columns, the run, and sums
-        # of pairs of up to 8, 11 and 12 players.
-        (None, 7),
-        # The probe, the run, and sums of pairs of up to 6, 9 and 12 players.
-        ("plain", 5),
+        # The probe, the structure's comparison with it, the run, and sums of pairs of up to 11 and
+        # 12 players.
+        (None, 2, 5),
+        # The probe, the run, and sums of pairs of up to 7, 11 and 12 players.
+        ("plain", 3, 5),
     ],
 )
 def test_programs_of_a_first_answer(
-    compiled: Counter[str], structure: str | None, wanted: int
+    compiled: Counter[str], structure: str | None, sums: int, wanted: int
 ) -> None:
     model = xj.as_model(network(0), structure=structure)
     explain = xj.Explainer(model, EVERY_SIZE, estimator="exact")
@@ -50,7 +51,7 @@ def test_programs_of_a_first_answer(
     assert got.stats["structure"] == (None if structure else "first layer")
     assert sum(compiled.values()) == wanted, compiled
     names = Counter(name.removeprefix("jit(").removesuffix(")") for name in compiled.elements())
-    assert names["run_tiles"] == 1 and names["reduce_pairs"] == 3, compiled
+    assert names["run_tiles"] == 1 and names["reduce_pairs"] == sums, compiled
     # Neither more instances nor another explainer of the model needs another program.
     explain(rows(40), progress=False)
     xj.Explainer(model, EVERY_SIZE, estimator="exact")(rows(3), progress=False)
@@ -100,3 +101,26 @@ def test_a_structure_is_taken_where_it_spares_enough(
     alone = xj.Explainer(xj.as_model(f), donors)(X[:1], progress=False)
     assert alone.stats["structure"] == wanted
     np.testing.assert_array_equal(alone.values, got.values[:1])
+
+
+def test_sizes_of_few_rows_need_no_program_of_their_own(
+    compiled: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program that compared the structure gives its columns; many rows go by a larger one."""
+    rng = np.random.default_rng(4)
+    W = rng.normal(size=(4, 8)).astype(np.float32)
+    A, B = (rng.normal(size=(n, 4)).astype(np.float32) for n in (40, 9))
+    model = xj.as_model(lambda params, X: jnp.tanh((X * 3) @ params).sum(axis=1), W)
+    explainer = xj.Explainer(model, B, path="tiled")
+    assert explainer(A[:3]).stats["structure"] == "first layer"
+    A[1, 2], A[2, 0], A[3, 1] = np.nan, np.inf, 3e38  # three times the last is no number
+    engine = explainer._open().engine
+    compiled.clear()
+    few = run.largest_of(engine, A)
+    assert not compiled
+    monkeypatch.setattr(run, "BLOCKS", 0)
+    np.testing.assert_array_equal(run.largest_of(engine, A), few)
+    assert sum(compiled.values()) == 1, compiled
+    terms = 3 * np.abs(A.astype(float)) * np.abs(W.astype(float)).max(axis=1)
+    wanted = np.where(terms < 3e38, terms, np.inf).max(axis=1)
+    np.testing.assert_allclose(few, wanted, rtol=4 * 2.0**-24)  # two products, each rounded

@@ -64,6 +64,7 @@ def test_batch_size_order_and_neighbours_change_no_bit(backend, kind, link):
         assert same_bits(part.values, whole.values[rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["continuous", "few"])
 def test_one_output_at_the_default_tile_keeps_its_bits(kind):
     X, donors = data(kind)
@@ -76,6 +77,7 @@ def test_one_output_at_the_default_tile_keeps_its_bits(kind):
         assert same_bits(explainer(X[order], progress=False).values, whole.values[order])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("H", "F", "donors"), [(4, 30, 5), (3, 12, 11), (7, 12, 50)])
 def test_walks_by_a_narrow_layer_change_no_bit(H, F, donors):
     """A compiled loop over few units is one over pairs, whose last few it rounds in another way."""
@@ -105,6 +107,7 @@ BASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BASES)
 def test_a_base_value_is_one_number(name):
     """The mean over the background, in float64 from float32 answers, whatever x is."""
@@ -135,6 +138,7 @@ def test_a_base_value_of_one_output_is_that_of_every_row_with_this_output():
     assert [len(np.unique(base[columns == k])) for k in range(3)] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_base_value_is_one_number_of_exact_and_sampled_rows():
     """The sums of sampled rows take weights in float32, those of exact ones in float64."""
     rng, few = np.random.default_rng(5), 8

@@ -65,7 +65,7 @@ def test_a_budget_that_cannot_be_drawn_is_refused_before_any_work(budget, estima
     words = rf"budget={budget:,}: .*{P} players.* bytes, more than max_memory=17,179,869,184"
     with pytest.raises(xj.MemoryPlanError, match=words):
         explainer(WIDE)
-    assert model.times == 0
+    assert model.times <= (estimator == "auto")  # it is traced by the probe, for a closed form
 
 
 def test_a_default_that_cannot_be_drawn_says_that_it_is_the_default():
@@ -92,6 +92,7 @@ def test_what_is_drawn_takes_no_more_memory_than_said(method, players, budget):
     assert said / 4 < peak - masks <= 1.1 * said  # a tenth for Python's own
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_cores")
 def test_millions_of_passes_of_a_convolutional_network_are_told_of_before_they_start():
     # 8 pictures, 100 donors and 12,288 coalitions of 3,072 pixels: "auto" began 9.8 million passes.
@@ -122,10 +123,12 @@ def test_no_word_of_sixteen_million_rows_of_a_small_network():
 
 
 @pytest.mark.slow
-def test_a_closed_form_is_not_told_of_since_it_asks_nothing(monkeypatch):
+@pytest.mark.usefixtures("two_cores")
+def test_a_closed_form_is_not_told_of_since_it_asks_few_rows(monkeypatch):
     from xaijax.games import refuse as long_runs  # noqa: PLC0415
 
-    monkeypatch.setattr(long_runs, "MINUTE_OF_A_CORE", 1e-6)
+    # Above what f(x) of two rows takes, below what 16 coalitions of each take.
+    monkeypatch.setattr(long_runs, "MINUTE_OF_A_CORE", 20)
     rows = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
     weights = jnp.asarray([1.0, 2.0, 3.0, 4.0])
     found = xj.Explainer(xj.as_model(lambda z: z @ weights), rows[:1])(rows[1:])

@@ -14,6 +14,7 @@ A = games.weights(P)
 X, DONORS = games.rows(N, P, "continuous", 1), games.rows(B, P, "continuous", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["identity", np.arctan])
 def test_a_device_out_of_memory_is_asked_again_with_half_the_tile(monkeypatch, link):
     model = xj.as_model(games.smooth, params=A)

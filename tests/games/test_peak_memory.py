@@ -51,6 +51,17 @@ CASES = {
         make = lambda: xj.Explainer(fitted, rows)
         run = lambda explainer: explainer.plan(X)
     """,
+    "a deep forest's values against 100,000 rows": """
+        from sklearn.ensemble import RandomForestClassifier
+
+        rows = rng.normal(size=(100_000, 10)).astype(np.float32)
+        fitted = RandomForestClassifier(5, random_state=0)
+        fitted.fit(rows[:2_000], rows[:2_000, 0] * rows[:2_000, 1] > 0)
+        X = rows[:2]
+        xj.Explainer(fitted, rows[:100])(X)
+        make = lambda: xj.Explainer(fitted, rows)
+        run = lambda explainer: explainer(X)
+    """,
     "2,000 outputs of a host model": """
         W = rng.normal(size=(10, 2_000))
         X = rng.normal(size=(10, 10)).astype(np.float32)

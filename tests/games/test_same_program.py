@@ -134,6 +134,7 @@ def test_other_constants_are_another_program() -> None:
     assert len({one.tobytes() for one in found}) == 4
 
 
+@pytest.mark.slow
 def test_a_function_that_changed_is_another_program() -> None:
     state = {"weight": 1.0}
 
@@ -162,6 +163,7 @@ def test_a_function_that_is_another_one_in_a_tile_only() -> None:
         xj.Explainer(xj.as_model(cell(2.0)), BACKGROUND)(X, progress=False)
 
 
+@pytest.mark.slow
 def test_parameters_may_be_others(compiled: Counter[str]) -> None:
     def f(params: Any, rows: Any) -> Any:
         return jnp.tanh(rows @ params).sum(axis=1)
@@ -219,6 +221,7 @@ def test_large_constants_go_with_their_model(monkeypatch: pytest.MonkeyPatch) ->
     assert len(same_program._recent) <= same_program.RECENT
 
 
+@pytest.mark.slow
 def test_a_module_given_again_compiles_nothing(compiled: Counter[str]) -> None:
     """Traces on placed parameters name their mesh, and the broken version took them for others."""
     equinox = pytest.importorskip("equinox")

@@ -77,6 +77,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", some_slow(RUNS, 3))
 def test_no_loop_of_a_run_asks_the_host(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     count_turns(True, monkeypatch)
@@ -100,6 +101,7 @@ def test_no_loop_of_a_run_asks_the_host(run: str, monkeypatch: pytest.MonkeyPatc
 OPTIONS = {"values": {}, "linked": {"link": np.arctan}, "listed": {"estimator": "kernel"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", some_slow(OPTIONS, 3))
 @pytest.mark.parametrize("values", [2, 3, None])
 @pytest.mark.parametrize("structure", ["plain", None])

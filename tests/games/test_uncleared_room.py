@@ -63,6 +63,7 @@ ASKED: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", [None, "plain"])
 @pytest.mark.parametrize("asked", ASKED)
 def test_nothing_of_the_room_is_read(

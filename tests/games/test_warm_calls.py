@@ -74,6 +74,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(WAYS, 4))
 def test_a_second_call_traces_nothing(name: str) -> None:
     ask = WAYS[name]()
@@ -84,6 +85,7 @@ def test_a_second_call_traces_nothing(name: str) -> None:
     assert traces == before
 
 
+@pytest.mark.slow
 def test_a_further_explainer_of_a_model_traces_its_layer_no_more() -> None:
     model = xj.as_model(network)
     for explain in (lambda: xj.Explainer(model, X[:10])(X[10:]), lambda: rates(model).unary()):

@@ -5,7 +5,10 @@ import pytest
 from small_case import B, X, f64
 
 import xaijax as xj
-from xaijax.games.engine.host import named_rows
+from xaijax.games import run
+from xaijax.games.engine.evaluator import Engine
+from xaijax.games.engine.loop import named_rows
+from xaijax.games.measure.replacement.base import differing
 
 ROWS = np.random.default_rng(4).normal(size=(40, 4)).astype(np.float32)
 
@@ -101,3 +104,31 @@ def test_row_55_of_rules(perturbation):
 )
 def test_rows_are_named_in_few_words(rows, text):
     assert named_rows(np.array(list(rows))) == text
+
+
+@pytest.mark.parametrize("players", [[0, 1, 2, 3, 4], [0, 1, 0, 2, 1], [1, 1, 1, 1, 0]])
+def test_a_player_differs_if_a_column_is_unequal(players):
+    players, rng = np.array(players), np.random.default_rng(0)
+    x, donors = rng.integers(0, 2, (7, 5), np.int32), rng.integers(0, 2, (4, 5), np.int32)
+    got = differing(x, donors, players, 1 + max(players))
+    for n, b, p in np.ndindex(got.shape):
+        assert got[n, b, p] == any(x[n, c] != donors[b, c] for c in np.flatnonzero(players == p))
+
+
+@pytest.mark.parametrize("budget", [None, 6])
+def test_players_that_differ_are_looked_for_once_in_a_call(monkeypatch, budget):
+    """The cost of exact values is counted before them, a few instances at a time."""
+    looked, real = [], run._differ
+
+    def counted(x, *rest):
+        looked.extend(map(bytes, np.ascontiguousarray(x)))
+        return real(x, *rest)
+
+    rows = np.where(ROWS[:, :1] > 0, ROWS, B[0]).astype(np.float32)  # some agree with a donor
+    model = xj.as_model(f64, backend="host")
+    together = xj.Explainer(model, B, budget=budget)(rows)
+    monkeypatch.setattr(run, "_differ", counted)
+    monkeypatch.setattr(Engine, "instances_at_a_time", 3)
+    apart = xj.Explainer(model, B, budget=budget)(rows)
+    assert len(looked) == len(rows)
+    np.testing.assert_allclose(apart.values, together.values, rtol=0, atol=1e-12)

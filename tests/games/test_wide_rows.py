@@ -75,6 +75,7 @@ def wide_image(side=48):
     return f, patches, images
 
 
+@pytest.mark.slow
 def test_a_run_that_fits_in_small_tiles_is_not_refused():
     """The memory that the plan itself states is enough; far less is refused, with both numbers."""
     f, patches, images = wide_image()
@@ -93,6 +94,7 @@ def test_a_run_that_fits_in_small_tiles_is_not_refused():
         xj.Explainer(model, baseline, players=patches, max_memory=plan.memory // 50)(images)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_small_tiles_may_be_asked_for(backend):
     f, patches, images = wide_image(8)
@@ -108,6 +110,7 @@ def test_small_tiles_may_be_asked_for(backend):
             xj.Explainer(model, baseline, players=patches, tile=tile)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tile", [32, 64])
 def test_small_tiles_of_tables_and_structures(tile):
     """Interventional values of rows with many players, of a plain model and of a linear one."""
@@ -118,3 +121,41 @@ def test_small_tiles_of_tables_and_structures(tile):
         own = xj.Explainer(model, data)(data[:2]).values
         small = xj.Explainer(model, data, tile=tile)(data[:2]).values
         np.testing.assert_allclose(small, own, atol=2e-6)
+
+
+def rows_of_calls(columns, width=None, players=8, rows=5, **limits):
+    """How many rows a host model is called for at a time, at most, and the plan of its run."""
+    sizes = []
+
+    def f(X):
+        sizes.append(len(X))
+        return X.sum(axis=1)
+
+    if width is not None:
+        f.widest = lambda X: width  # as the adapter of PyTorch has it
+    labels = np.arange(columns) % players
+    data = np.random.default_rng(0).normal(size=(rows, columns)).astype(np.float32)
+    model = xj.as_model(f, backend="host")
+    explainer = xj.Explainer(model, data, players=labels, estimator="exact", **limits)
+    plan = explainer.plan(data)
+    explainer(data)
+    return max(sizes), plan
+
+
+@pytest.mark.slow
+def test_a_host_call_is_as_large_as_the_widest_layer_allows():
+    """20 pairs of 8 players that differ ask 2^8 rows each, and 5 of equal rows ask one."""
+    assert rows_of_calls(100)[0] == 20 * 256 + 5  # all at once: a table's rows are small
+    # 2^25 numbers; of a function that says no width, 8 of each column.
+    assert rows_of_calls(1 << 13)[0] == 1 << 9
+    assert rows_of_calls(100, width=1 << 15)[0] == 1 << 10
+    assert rows_of_calls(100, width=1 << 25)[0] == SMALLEST_OF_WIDE
+    assert rows_of_calls(1 << 13, width=1)[0] == 1 << 12
+
+
+def test_the_plan_of_a_host_model_counts_its_widest_layer():
+    """A quarter of the memory is for a call: of a row, 8 bytes for each number of that layer."""
+    memory, width = 1 << 24, 1 << 14
+    most, plan = rows_of_calls(100, width=width, max_memory=memory)
+    assert most == (memory >> 2) // (8 * width)
+    assert plan.shares["tile"] == memory >> 2

@@ -100,6 +100,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:budget=60 covers all")
 @pytest.mark.parametrize(
     ("way", "f"),
@@ -111,6 +112,7 @@ def test_row_114_explanations(way: str, f: Any) -> None:
     close(values[: len(X)], truth(f, X, B[:1] if way == "Baseline" else B))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", some_slow([softmax, jitted, behind_a_layer, wide], every=4))
 def test_row_114_gradients(f: Any) -> None:
     """Along a line to zeros they add up to the difference of the answers."""
@@ -172,6 +174,7 @@ def in_steps(x: Any) -> Any:
     return jax.vmap(lambda row: row @ square)(z).sum(axis=1)
 
 
+@pytest.mark.slow
 def test_barriers_change_no_function_and_stand_around_every_product() -> None:
     kept = compiler.without_fused_products(in_steps)
     np.testing.assert_allclose(kept(X), in_steps(X), rtol=0, atol=1e-6)  # roundings of about 1
@@ -259,6 +262,7 @@ def made_wrong(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Any, int], bool
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["exact", "permutation"])
 def test_a_wrong_program_is_left_for_blocks_of_few_rows(
     monkeypatch: pytest.MonkeyPatch, estimator: Any
@@ -281,6 +285,7 @@ def test_a_wrong_program_is_left_for_blocks_of_few_rows(
         close(sums, f(np, X.astype(np.float64)))
 
 
+@pytest.mark.slow
 def test_a_program_that_stays_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     made_wrong(monkeypatch, lambda *_: True)
     explainer = xj.Explainer(xj.as_model(in_jax(smooth(4)), structure="plain"), B)
@@ -328,6 +333,7 @@ def test_a_sound_program_is_asked_once_more_than_the_run_asks_it(
     assert xj.Explainer(model, B)(X).stats["model_calls"] == len(calls) == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["scored", "seeded"])
 def test_programs_with_a_score_or_with_slots_of_the_device_are_held(
     monkeypatch: pytest.MonkeyPatch, how: str

@@ -8,18 +8,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import matplotlib
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 from often import some_slow
 from repository import ROOT
 
 import xaijax as xj
-from xaijax.core.compilation_cache import SETTINGS
-
-SET = (*SETTINGS, "jax_compilation_cache_dir")
 
 PLACES = {
     "xj": xj,
@@ -83,17 +78,6 @@ def test_each_argument_is_explained(name):
         assert re.search(rf"\b{argument}\b", text), f"{name}: {argument} is not explained"
 
 
-@pytest.fixture
-def settings_kept():
-    """One example names a folder for compiled programs: the tests have one of their own."""
-    before = {name: getattr(jax.config, name) for name in SET}
-    yield
-    if any(getattr(jax.config, name) != value for name, value in before.items()):
-        for name, value in before.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
-
-
 @pytest.mark.parametrize("name", some_slow(NAMED, 5))
 def test_the_example_runs(name, tmp_path, monkeypatch, settings_kept):
     monkeypatch.chdir(tmp_path)
@@ -112,7 +96,7 @@ def test_the_example_runs(name, tmp_path, monkeypatch, settings_kept):
 
 def test_the_limits_are_written_once():
     explainer = inspect.getdoc(xj.Explainer)
-    assert explainer is not None and "{limits}" not in explainer
+    assert explainer is not None and "{memory}" not in explainer
     for name in ("batch_size", "max_memory", "devices", "tile"):
         assert re.search(rf"^ +{name}: ", explainer, re.MULTILINE)
 

@@ -33,6 +33,7 @@ SHAPES = {
     "judge_attributions": (100, 8),
     "wine_collinearity": (1, 11),
     "federated": (100, 7),
+    "photographs": (2, 49),
     "qii_report": (2, 13),
     "sweep_a_million": (20_000, 12),
     "plot_bar_of_outputs": (89, 8, 3),
@@ -69,6 +70,8 @@ def test_example_runs(path, tmp_path, monkeypatch):
         pytest.skip(f"needs {NEED[path.stem].name}: XAIJAX_DATA is not set")
     if path.stem == "sweep_a_million":
         pytest.importorskip("pyarrow", reason="needs the extra [scale]")
+    if path.stem == "photographs":
+        pytest.importorskip("efficientnet_lite_pytorch", reason="needs torch and two packages")
     drawn = path.stem.startswith("plot_")  # of the gallery
     assert len(path.read_text().splitlines()) < (60 if drawn else 80)
     matplotlib.use("Agg")
@@ -81,7 +84,7 @@ def test_example_runs(path, tmp_path, monkeypatch):
         return
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert explanation.shape == SHAPES[path.stem]
-    assert explanation.exact != (path.stem == "plot_pixels")  # 64 pixels are sampled
+    assert explanation.exact != (path.stem in ("plot_pixels", "photographs"))  # sampled
     stats = explanation.stats
     if isinstance(explanation, xaijax.Interactions):  # of pairs: their sum is not kept
         return

@@ -71,6 +71,34 @@ def test_import_is_light(statement: str, most: int) -> None:
     assert found == {"heavy": [], "devices": False, "network": []}
 
 
+MADE = """
+import numpy as np, xaijax as xj
+rows = np.random.default_rng(0).normal(size=(8, {players}))
+model = xj.as_model(lambda X: {answer}, backend={backend!r})
+explainer = xj.Explainer(model, rows[:4]{options})
+found = explainer(rows)
+assert found.exact is {exact} and "Explanation" in repr(found) + found._repr_html_()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"backend": "jax"},
+        {"backend": "host"},
+        {"players": 20, "exact": False, "options": ", budget=200"},
+    ],
+    ids=["exact", "host", "sampled"],
+)
+def test_a_first_call_loads_no_library_that_its_user_did_not(given: dict[str, object]) -> None:
+    """SciPy is the exception: JAX needs it, and it has the quantiles of standard errors."""
+    usual = {"players": 4, "exact": True, "options": "", "backend": "jax"}
+    usual["answer"] = "abs(X[:, 0] * X[:, 1] + X[:, 2]) * X[:, 3]"
+    heavy = loaded_by(MADE.format(**usual | given))["heavy"]
+    assert isinstance(heavy, list) and set(heavy) <= {"scipy"}
+
+
 def test_checkers_and_python_read_the_same_names() -> None:
     """The imports under TYPE_CHECKING and the tables that `__getattr__` reads."""
     tree = ast.parse(inspect.getsource(xj))

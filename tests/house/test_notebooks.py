@@ -22,6 +22,7 @@ NEED_DATA = {
     "how_sure",
     "interactions",
     "qii",
+    "trees",
 }  # the tables of the folder in XAIJAX_DATA
 FOLDERS = [ROOT, ROOT / "notebooks"]  # where an editor may start the kernel
 
@@ -75,7 +76,19 @@ def read(path: Path):
 
 def test_there_are_notebooks():
     wanted = {"aec", "anchors", "derivatives", "federated", "how_sure", "images", "interactions"}
-    assert wanted | {"networks", "qii", "tokens"} <= {path.stem for path in NOTEBOOKS}
+    assert wanted | {"networks", "qii", "tokens", "trees"} <= {path.stem for path in NOTEBOOKS}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_shows_a_picture_after_at_most_8_lines_of_code(path):
+    """Longer code is folded (`source_hidden`): Jupyter and the site open it on a click."""
+    lines = 0
+    for cell in read(path).cells:
+        if cell.cell_type == "code" and not cell.metadata.get("jupyter", {}).get("source_hidden"):
+            lines += sum(bool(line.strip()) for line in cell.source.splitlines())
+        if any("image/png" in one.get("data", {}) for one in cell.get("outputs", [])):
+            break
+    assert lines <= 8
 
 
 @pytest.mark.slow
@@ -100,7 +113,8 @@ def test_stored_notebook_is_small_and_tidy(path):
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
     assert counts == list(range(1, len(counts) + 1)), "run it from top to bottom, then store it"
     for cell in notebook.cells:
-        assert not cell.metadata, "store no editor's or timing metadata"
+        folded = cell.metadata in ({}, {"jupyter": {"source_hidden": True}})
+        assert folded, "store no editor's or timing metadata"
     text = path.read_text("utf-8")
     assert str(Path.home()) not in text and str(ROOT) not in text
 

@@ -1,7 +1,9 @@
-"""Packaging: what is built holds what is here, and installs two import packages, no more."""
+"""Packaging: what is built holds what is here, no more, and could be published as it is."""
 
 from __future__ import annotations
 
+import email
+import importlib.util
 import re
 import subprocess
 import sys
@@ -90,8 +92,75 @@ def test_extras_that_are_named_are_there() -> None:
     assert libraries == {"cloudpickle", "dask", "distributed", "pyarrow", "ray", "zarr"}
 
 
-def test_sdist_brings_the_licence_and_the_readme(built: Path) -> None:
-    assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml"} <= sdist_files(built)
+def test_sdist_brings_what_a_packager_needs(built: Path) -> None:
+    files = sdist_files(built)
+    assert {"LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "pyproject.toml"} <= files
+    assert {"tests/conftest.py", "docs/tour.md", "examples/anchors.py", "mkdocs.yml"} <= files
+
+
+def test_the_index_would_take_both_files(built: Path) -> None:
+    """As twine and check-wheel-contents see them, before anything is uploaded."""
+    for module in ("twine", "check_wheel_contents"):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"needs {module}, of the extra [dev]")
+    both = [str(path) for path in sorted(built.iterdir())]
+    wheel = next(path for path in both if path.endswith(".whl"))
+    for command in (["twine", "check", "--strict", *both], ["check_wheel_contents", wheel]):
+        done = subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def described(built: Path) -> tuple[dict[str, list[str]], str]:
+    """{field: its values} of the wheel's metadata, and the text that the index shows."""
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        message = email.message_from_bytes(archive.read(name))
+    fields: dict[str, list[str]] = {}
+    for field, value in message.items():
+        fields.setdefault(field, []).append(value)
+    return fields, message.get_payload(decode=True).decode()
+
+
+def test_the_metadata_are_those_of_the_citation(built: Path) -> None:
+    fields, _ = described(built)
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    authors, _, _ = citation.partition("\nversion:")
+    assert fields["Author"] == [", ".join(re.findall(r"^  - name: (.+)$", authors, re.MULTILINE))]
+    assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == fields["Version"]
+    classifiers = fields["Classifier"]
+    assert {"Typing :: Typed", "Programming Language :: Python :: 3.11"} <= set(classifiers)
+    oldest = re.findall(r"3\.\d+", fields["Requires-Python"][0])
+    pythons = [one.rsplit(" ", 1)[1] for one in classifiers if re.search(r":: 3\.\d+$", one)]
+    assert pythons[:1] == oldest
+
+
+def test_links_of_the_readme_work_on_the_index(built: Path) -> None:
+    """All are absolute, below the one address of the repository, and lead to files of this tree."""
+    fields, text = described(built)
+    (repository,) = (u for u in fields["Project-URL"] if u.startswith("Repository, "))
+    address, (version,) = repository.removeprefix("Repository, "), fields["Version"]
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", text)
+    ours = [(mark, link) for mark, link in links if link.startswith(address)]
+    assert len(ours) > 10 and all(re.match("https?:|#", link) for _, link in links)
+    for mark, link in ours:
+        kind = "raw" if mark else "blob"
+        path, _, _ = link.removeprefix(f"{address}/{kind}/v{version}/").partition("#")
+        assert (ROOT / path).is_file(), link
+    assert all(u.partition(", ")[2].startswith(address) for u in fields["Project-URL"])
+
+
+def test_version_and_date_are_the_same_everywhere() -> None:
+    """Those of the changelog's newest section and of the citation (RELEASING.md)."""
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    ((version, date),) = re.findall(r"^version: (.+)\ndate-released: (.+)$", citation, re.MULTILINE)
+    newest = re.findall(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)$", changelog, re.MULTILINE)[0]
+    assert newest == (version, date)
+    assert f'__version__ = "{version}"' in (ROOT / "xaijax/core/version.py").read_text("utf-8")
 
 
 @pytest.mark.slow

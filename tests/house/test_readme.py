@@ -11,6 +11,7 @@ import pytest
 from repository import ROOT
 
 import xaijax as xj
+from site_build import outputs
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
 for library in ("pandas", "shap", "shapiq", "opendp"):
@@ -77,19 +78,44 @@ def test_the_pipeline_is_explained_on_its_frame(names):
 @pytest.mark.parametrize(
     "page", [README, *(page for page in PAGES if page != TOUR)], ids=lambda page: page.stem
 )
-def test_the_python_of_the_pages_runs(page, tmp_path, monkeypatch):
-    """Each page by itself, its blocks in order, where the files that it writes do not stay."""
+def test_the_python_of_the_pages_runs(page, tmp_path, monkeypatch, capsys, settings_kept):
+    """Each page by itself, its blocks in order, where the files that it writes do not stay.
+
+    A page with a picture of its own shows what its code prints until that is drawn.
+    """
     monkeypatch.chdir(tmp_path)
     found: dict = {"__name__": page.stem}
-    raises = page.stem == "resuming"  # its model raises, and the sweep warns about it first
+    drawn, raises = (
+        False,
+        page.stem == "resuming",
+    )  # its model raises, and the sweep warns about it first
     expected = pytest.warns(xj.XaiWarning, match="row 17 of X") if raises else nullcontext()
     with expected:
         for place, block in enumerate(blocks_of(page)):
             exec(compile(block, f"{page.name}, python block {place + 1}", "exec"), found)
+            if outputs.shows(page) and not drawn and Path(f"{page.stem}.png").is_file():
+                drawn = True
+                printed, shown = capsys.readouterr().out, outputs.PRINTED.search(page.read_text())
+                assert words_of(printed) == words_of(shown[1]), printed
+                np.testing.assert_allclose(  # digits that another machine's arithmetic may change
+                    numbers_of(printed), numbers_of(shown[1]), rtol=0.02, atol=0.02
+                )
+    assert drawn == outputs.shows(page)
+
+
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+
+
+def words_of(text):
+    return NUMBER.sub("", text).split()
+
+
+def numbers_of(text):
+    return [float(one.replace(",", "")) for one in NUMBER.findall(text)]
 
 
 @pytest.mark.slow
-def test_the_quickstart_prints_what_the_readme_shows(tmp_path, monkeypatch, capsys):
+def test_the_quickstart_prints_what_the_readme_shows(tmp_path, monkeypatch, capsys, settings_kept):
     """All but seconds, and digits that another machine's arithmetic may change."""
     monkeypatch.chdir(tmp_path)
     exec(blocks_of(README)[0], {"__name__": "readme"})
@@ -99,6 +125,11 @@ def test_the_quickstart_prints_what_the_readme_shows(tmp_path, monkeypatch, caps
     assert shown[at + 1] == printed[1] == "  exact"
     names = [re.findall(r"mean [a-z ]+(?= 0\.)", line) for line in (shown[at + 2], printed[2])]
     assert names[0] == names[1] and len(names[0]) == 6
+
+
+def test_the_readme_and_the_changelog_are_short():
+    for page in (README, ROOT / "CHANGELOG.md"):
+        assert len(page.read_text("utf-8").splitlines()) <= 120, page.name
 
 
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)

@@ -62,6 +62,32 @@ def prints(source: str) -> list[int]:
     ]
 
 
+# Functions that ask the model, compile a program, or run one.
+ASKS = {
+    *"affine backend compare compare_all compare_first encoded full_donors full_rows".split(),
+    *"compile lower program run run_jax call_host rows_asked scanner takes_small whole".split(),
+    *"probe_small ask_by_values compile_all may_cross may_scan may_solve may_structure".split(),
+    *"predict probe read_affine whole_answers".split(),
+}
+
+
+def asking_properties(source: str) -> list[str]:
+    """Properties that ask the model or compile: what looks like an attribute costs nothing."""
+    return [
+        node.name
+        for node in ast.walk(parsed(source))
+        if isinstance(node, ast.FunctionDef)
+        and {ast.unparse(one).rpartition(".")[2] for one in node.decorator_list}
+        & {"property", "cached_property"}
+        and ASKS
+        & {
+            ast.unparse(call.func).rpartition(".")[2]
+            for call in ast.walk(node)
+            if isinstance(call, ast.Call)
+        }
+    ]
+
+
 def public_callables() -> dict[str, Any]:
     """{name: function, class or method} of everything that a person is meant to call."""
     found: dict[str, Any] = {}
@@ -109,6 +135,12 @@ def test_library_does_not_print() -> None:
     assert not found, f"print() in {found}: return it, warn, or leave it to the command line"
 
 
+@pytest.mark.parametrize("name", library_modules())
+def test_properties_ask_nothing(name: str) -> None:
+    found = asking_properties(library_modules()[name].read_text("utf-8"))
+    assert not found, f"{found}: a method with a verb for a name asks the model, or compiles"
+
+
 def test_public_callables_take_no_arbitrary_keywords() -> None:
     callables = public_callables()
     expected = {"AEC.fit", "Explainer", "Explainer.__call__", "as_model", "adult", "bar"}
@@ -142,5 +174,8 @@ def test_the_checks_see_what_they_look_for() -> None:
     assert undocumented("def f():\n  'F'\n  def inner(): pass") == ["the module"]
     assert undocumented('"M"\nclass A(Protocol):\n  "A"\n  def f(self): ...') == []
     assert undocumented('"M"\n@overload\ndef f(): ...\ndef f(): pass') == ["f"]
+    asks = "class A:\n  @{}\n  def f(self): return self.run.probe()"
+    assert asking_properties(asks.format("cached_property")) == ["f"]
+    assert asking_properties(asks.format("staticmethod")) == []
     assert prints("x = 1\ndef f():\n  print(x)") == [3]
     assert swallows(lambda a, **rest: None) and not swallows(lambda a, b=1: None)

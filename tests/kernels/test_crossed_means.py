@@ -109,6 +109,7 @@ def asked(name: str, score: Any = change, N: int = len(X)) -> tuple[np.ndarray, 
     return tuple(np.asarray(one) for one in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(LAYERS, 3))
 def test_means_are_those_of_the_definition(name: str) -> None:
     means, bad = asked(name)
@@ -123,6 +124,7 @@ def test_a_coalition_that_keeps_everything_has_the_score_of_x() -> None:
     np.testing.assert_allclose(asked("dense")[0][:, -1], of_x, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(LAYERS, 3))
 def test_an_instance_has_the_same_bits_beside_any_others(name: str) -> None:
     few, many = (asked(name, N=n) for n in (INSTANCES, 2 * INSTANCES))

@@ -61,6 +61,7 @@ from xaijax_kernels.rules.perturbed_rows import (
     perturbed,
     place_of,
 )
+from xaijax_kernels.structures.products import slopes
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
 
@@ -137,6 +138,9 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "replicate_sums", replicate_sums, replicates
     yield "semivalue", partial(semivalue, p=shapley_weights(P)), (f32(N, 1 << P, K),)
     groups = (f32(2, N, P), f32(3, B, P), f32(3, B))
+    terms = f32(2, R, P), f32(P), i32(P)
+    points = (i32(N), f32(N, 4), f32(N, 4), f32(3, B, P), f32(3, B), *terms)
+    yield "slopes", partial(slopes, P=P, known=True), (f32(N, P), i32(), *points)
     yield "exact", partial(exact, jnp.tanh, p=shapley_weights(P)), groups
     yield "over_orders", partial(over_orders, jnp.tanh), (*groups, i32(2, P))
     steps = with_smaller_tangents(jnp.tanh, lambda rows: jnp.tanh(rows))

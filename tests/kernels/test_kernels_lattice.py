@@ -19,23 +19,6 @@ from xaijax_kernels.engine.tiles import TileShape, run_tiles, weights_of, widest
 from xaijax_kernels.sizes import TILES_PER_DISPATCH, rows_of_wide, tile_rows, tiles_of_dispatch
 
 
-def some_codes(rows: int, columns: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 2, (rows, columns)).astype(np.int32)
-
-
-@pytest.mark.parametrize("players", [[0, 1, 2, 3, 4], [0, 1, 0, 2, 1], [1, 1, 1, 1, 0]])
-def test_differing_is_any_unequal_column(players):
-    players = np.array(players)
-    P = players.max() + 1
-    x, donors = some_codes(7, 5, 0), some_codes(4, 5, 1)
-    got = lattice.differing(x, donors, players, P)
-    for n in range(7):
-        for b in range(4):
-            for p in range(P):
-                columns = np.flatnonzero(players == p)
-                assert got[n, b, p] == any(x[n, c] != donors[b, c] for c in columns)
-
-
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     k=st.lists(st.integers(0, 6), min_size=1, max_size=30),
@@ -103,6 +86,7 @@ def test_hybrid_rows_keep_what_the_subset_says(P):
             np.testing.assert_array_equal(got[slot, r], row)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("players", [None, [1, 1, -1, 0, -2]])
 def test_a_tpu_has_the_same_rows_and_answers(players):
     """Those of all slots for one sub-coalition after the other; columns of one player each, or of
@@ -130,11 +114,12 @@ def test_a_tpu_has_the_same_rows_and_answers(players):
             score=lambda out, mine: out * mine,
         )
         params, count = np.arange(1, F + 1, dtype=np.float32)[:, None], np.ones(1, np.int32)
-        found.append(jax.jit(run)(params, *given[:3], count, slots[None], own=own))
+        found.append(jax.jit(run)(params, *given[:3], count, slots[None], reference=own))
     np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-6, atol=1e-6)
     assert not found[1][1].any()
 
 
+@pytest.mark.slow
 def test_ranks_on_the_device_are_the_hosts():
     differs = np.random.default_rng(0).random((9, 40)) < 0.4
     on_device = np.asarray(ranks(jnp.asarray(lattice.player_words(differs)), 40))
@@ -186,7 +171,11 @@ def test_a_turn_of_a_gpu_is_a_turns_worth_of_operations(operations, width):
     for platform in ("cpu", "tpu"):
         rows = tile_rows(width, 4, platform, operations)
         assert rows == tile_rows(width, 4, platform)
-        assert tiles_of_dispatch(rows, operations, platform) == TILES_PER_DISPATCH
+        tiles = tiles_of_dispatch(rows, operations, platform)
+        # A CPU's dispatch ends soon, as Ctrl-C waits for it.
+        short = platform == "cpu" and 32 * rows * operations > 4e10
+        assert tiles == TILES_PER_DISPATCH or short
+        assert not short or tiles == 1 or tiles * rows * operations <= 4e10
     rows = tile_rows(width, 4, "gpu", operations)
     least, most = tile_rows(width, 4, "gpu"), 1 << 19
     assert rows & (rows - 1) == 0 and least <= rows <= most
@@ -294,6 +283,9 @@ OF_ROWS = {
         lambda s: s[0] < x[0, 0], lambda s: (s[0] + 1, s[1] * 2), (0.0, w)
     )[1],
     "branches": lambda w, x: jax.lax.cond(x[0, 0] > 0, lambda v: v, lambda v: -v, w),
+    "in a branch": lambda w, x: jax.lax.cond(
+        x[0, 0] > 0, lambda v: v, lambda v: jnp.tile(v, (1, 8))[:, :H], x
+    ),
     "condition": lambda w, x: jax.lax.while_loop(
         lambda s: jnp.tile(s, (1, 8)).sum() < 0, lambda s: s + 1, x
     ),

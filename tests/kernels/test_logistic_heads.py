@@ -160,6 +160,7 @@ def table(
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("F", [3, 12])
 @pytest.mark.parametrize("head", some_slow([*HEADS, *SOFTMAXES], 4))
 def test_means_are_those_of_the_definition(head: str, F: int) -> None:
@@ -217,6 +218,7 @@ def test_a_tile_counts_the_blocks_that_it_asks_of_its_own_segment() -> None:
         np.testing.assert_allclose(found, own @ chances, rtol=0, atol=256 * EPS * own.sum())
 
 
+@pytest.mark.slow
 def test_players_of_several_columns() -> None:
     layer, x, donors = problem(5, 1)
     players = np.array([1, 0, 1, 2, 0], np.int32)
@@ -293,6 +295,7 @@ def test_what_is_no_number_is_beyond_the_range(value: float) -> None:
         assert not reach(*((beyond, donors) if spoilt is x else (x, beyond)))
 
 
+@pytest.mark.slow
 def test_the_range_is_that_of_the_terms_and_not_of_their_sum() -> None:
     layer, x, donors = far_apart(20.0)  # 120 in all, of which float32 has no exponential
     chances = chances_of(layer, jax.nn.sigmoid, ROWS, jnp.float32, jnp.eye(6, dtype=bool))

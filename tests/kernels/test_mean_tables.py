@@ -32,6 +32,7 @@ def layer(params: Any) -> Dense:
     return Dense(*params[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prepared", [True, False])
 @pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
 def test_means_of_segments_of_donors(platform: str, prepared: bool) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from xaijax_kernels.engine.reduce import (
+    LEVELS,
     block_of,
     block_weights,
     compensated_at_once,
@@ -25,7 +26,7 @@ BITS = range(ROWS.bit_length())  # k of all pairs that fit a tile; below SLOT th
 def reduced(values: np.ndarray, k: int, matrix: np.ndarray) -> np.ndarray:
     """As the loop asks it: [pairs, K, k + 3]."""
     low, parts, level = block_of(k, SLOT, ROWS)
-    width = low + 2
+    width = low + LEVELS - 1
     weights = jnp.asarray(block_weights(matrix, parts, level, width), jnp.float32)
     last = (1 << min(k, low)) - 1
     program = jax.jit(reduce_pairs, static_argnames="group")
@@ -73,10 +74,10 @@ def test_a_pair_does_not_see_what_stands_beside_it(k: int, bad: float) -> None:
     np.testing.assert_array_equal(got[1::2], alone[1::2])
 
 
-def test_three_sizes_share_a_program() -> None:
+def test_four_sizes_share_a_program() -> None:
     shapes = {k: block_of(k, 4, 1 << 14)[:2] for k in range(15)}
-    assert [shapes[k][0] for k in range(15)] == [4] * 7 + [7] * 3 + [10] * 3 + [13] * 2
-    assert {parts for _, parts in shapes.values()} == {4, 2}  # 2^14 rows are two of 2^13
+    assert [shapes[k][0] for k in range(15)] == [4] * 8 + [8] * 4 + [12] * 3
+    assert {parts for _, parts in shapes.values()} == {8, 4}  # 2^14 rows are four of 2^12
 
 
 def in_halves(given: Any, start: Any, add: Any, axes: tuple[int, ...]) -> Any:
@@ -90,6 +91,7 @@ def in_halves(given: Any, start: Any, add: Any, axes: tuple[int, ...]) -> Any:
     return add(*(in_halves(part, start, add, axes) for part in parts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["as it comes", "in halves"])
 def test_sums_at_once_carry_twice_the_digits(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers that cancel, 1e7 times as large as their sum: float32 alone would keep no digit. In

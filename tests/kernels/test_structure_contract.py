@@ -17,7 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from often import some_slow
-from structured_kernels import STRUCTURES, H, K, L, P, boxes, dense_layer, f32, i32
+from structured_kernels import (
+    LAYER,
+    STRUCTURES,
+    H,
+    K,
+    L,
+    P,
+    boxes,
+    dense_layer,
+    f32,
+    i32,
+    recurrence,
+)
 
 from xaijax.players.index import shapley_weights
 from xaijax_kernels import sizes, structures
@@ -36,7 +48,9 @@ from xaijax_kernels.structures.sums import Dense
 
 S, BITS, R = 4, 3, 6
 DEFAULT = {"dense", "scans", "by_columns", "level", "columns", "of_columns", "closed_form"}
+DEFAULT |= {"compares", "forest", "whole"}
 DEFAULT |= {"prepares", "prepared", "prepared_subsets"}  # of sums of products alone
+DEFAULT |= {"lists", "at_sets"}  # of trees
 MEMBERS = {name for name in vars(Layer) if not name.startswith("_")}
 # A hundred roundings of float32, of sums of at most 2 P terms of a size of about one.
 CLOSE = {"rtol": 0, "atol": 1e-5}
@@ -58,6 +72,7 @@ CASES: dict[str, tuple[Any, Any]] = {of.__name__: (of, params) for of, _, params
 CASES |= {
     "squares, dense_layer": (squares(dense_layer), (f32(C, H), f32(H))),
     "squares, boxes": (squares(boxes), (f32(L, C), f32(L, C), f32(L, K), f32(K))),
+    "recurrence": (recurrence, LAYER),
 }
 
 
@@ -120,7 +135,7 @@ def test_sizes(name: str) -> None:
     known = jax.eval_shape(partial(layer, name))  # as the engine asks for them: arrays are shapes
     assert not missing(type(known))
     assert isinstance(known.name, str) and known.name
-    assert known.work() > 0
+    assert known.work() >= 0  # walked trees save nothing
     assert list(known.slot_bits) == sorted(set(known.slot_bits))
     for platform in ("cpu", "gpu", "tpu"):
         assert known.block(1 << 12, platform) in {1 << bits for bits in range(13)}
@@ -161,7 +176,7 @@ def test_parts(name: str) -> None:
     assert largest(known, X).shape == (R,)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if not layer(name).adds])
+@pytest.mark.parametrize("name", ["gaussians", "boxes", "squares, boxes"])
 def test_parts_in_blocks_of_rows_are_those_of_each_row(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +235,7 @@ def test_few_choices_are_added_one_after_another(count: int) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
 @pytest.mark.parametrize("name", some_slow(CASES, 3))
 def test_subsets(name: str, platform: str) -> None:
@@ -274,6 +290,7 @@ def test_a_prime_number_of_donors_costs_what_the_number_before_does() -> None:
     assert [sizes.trees_together(1 << 20, trees) for trees in (96, 97)] == [16, 14]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize(
     ("bits", "slots", "block"),
@@ -308,6 +325,7 @@ def test_tables_of_a_gpu_and_a_tpu(bits: int, slots: int, block: int, platform: 
     assert asked == {(block, H)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("platform", "turns"), [("cpu", 16), ("cuda", 1), ("tpu", 1)])
 def test_a_gpu_and_a_tpu_take_a_tile_at_once(platform: str, turns: int) -> None:
     width, slots = 64, 64  # of 2^6 sub-coalitions: 4,096 rows
@@ -358,7 +376,7 @@ def test_subsets_of_what_is_prepared(
 ) -> None:
     """On an accelerator pairs are taken three at a time; the last turn is filled up."""
     if not layer(name).prepares(platform):
-        assert platform == "cpu" and layer(name).adds
+        assert name in ("walked", "recurrence") or (platform == "cpu" and layer(name).adds)
         return
     monkeypatch.setattr(sizes, "LEAVES", leaves)  # taken together: several turns of a loop
     if platform != "cpu":
@@ -375,6 +393,31 @@ def test_subsets_of_what_is_prepared(
     pairs = jnp.repeat(x, S << 3, axis=0), jnp.repeat(donors, 1 << 3, axis=0)
     wanted = np.sin(whole(known, *pairs, jnp.asarray(np.tile(masks, (S, 1)))))
     np.testing.assert_allclose(got, wanted, **CLOSE)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
+@pytest.mark.parametrize("name", some_slow(CASES, 3))
+def test_listed_sets_of_what_is_prepared(
+    name: str, platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three players of five columns, past 32 players without columns: bits of a second word."""
+    known, x, donors = layer(name), rows(1, 1), rows(2, S)
+    if not known.lists:
+        return
+    assert name.endswith("boxes")
+    monkeypatch.setattr(sizes, "LEAVES", 2)  # several turns of a loop
+    player = 32 + np.asarray([0, 1, 2, 1, 0])
+    own = known.of_columns(jnp.asarray(player == np.arange(35)[:, None]))
+    of_x, of_donors = (
+        known.prepared(known.columns(one), own, one is x, platform) for one in (x, donors)
+    )
+    assert of_donors.shape == (S, 2, known.parts) and of_donors.dtype == jnp.uint32
+    sets = np.stack([np.full(8, 5), np.arange(8)], axis=1).astype(np.uint32)
+    got = known.at_sets(of_x[0], of_donors, jnp.asarray(sets), platform)
+    masks = ((np.arange(8)[:, None] >> np.arange(3)) & 1)[:, player - 32] > 0
+    pairs = jnp.repeat(x, S << 3, axis=0), jnp.repeat(donors, 1 << 3, axis=0)
+    wanted = whole(known, *pairs, jnp.asarray(np.tile(masks, (S, 1))))
+    np.testing.assert_allclose(got.reshape(S << 3, -1), wanted, **CLOSE)
 
 
 class Shapley:
@@ -394,7 +437,8 @@ def test_a_closed_form_adds_up(name: str) -> None:
     head: Affine = (np.random.default_rng(4).normal(size=(known.width, K)), np.ones(K))
     background = WeightedDonors(np.asarray(known.columns(donors)), weights, players, P, Shapley())
     form = known.closed_form(background, head)
-    assert (form is None) == (name in ("gaussians", "cubes"))
+    without = ("gaussians", "cubes", "boxes", "squares, boxes", "recurrence")
+    assert (form is None) == (name in without)
     if form is None:
         return
     assert form.name in ("additive", "trees")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from often import some_slow
@@ -42,6 +43,7 @@ def tree():
     return fitted, X, asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "index, order", some_slow([*[(one, 2) for one in INDICES], ("fsii", 3)], 4)
 )
@@ -61,6 +63,7 @@ def test_a_tree_of_30_columns_is_that_of_the_columns_it_asks(tree, index, order)
     )
 
 
+@pytest.mark.slow
 def test_an_explainer_that_must_sample_samples(tree):
     fitted, X, _ = tree
     kernel = xj.Explainer(xj.as_model(fitted), X[:3], estimator="kernel", budget=200)
@@ -83,3 +86,12 @@ def test_players_alone_that_would_be_sampled_are_sent_to_the_call():
             xj.as_model(lambda X: np.tanh(X).prod(axis=1), backend="host"), wide[:1]
         )
         other.interactions(wide[2:], order=3)
+
+
+@pytest.mark.parametrize("index, order", [("k-sii", 1), ("stii", 1), ("sii", 2), ("banzhaf", 2)])
+def test_more_players_than_weights_hold_are_refused(index, order):
+    """Numbers of sets of 1,100 players are beyond float64; two of the indices would be sampled."""
+    w, X = np.full(1_100, 0.1, np.float32), rows(3, 1_100)
+    explainer = xj.Explainer(xj.as_model(lambda X: jnp.tanh(X @ w)), X[:2])
+    with pytest.raises(xj.EnumerationLimitError, match=r"1,100 players.*Group columns with play"):
+        explainer.interactions(X[2:], order=order, index=index)

@@ -50,6 +50,7 @@ def seeds(count, every):
 # ------------------------------------------------------------------ 1. programs of JAX
 
 
+@pytest.mark.slow
 @seeds(60, every=20)
 def test_programs_of_jax(seed):
     rng = np.random.default_rng(1000 + seed)
@@ -240,6 +241,7 @@ def smooth(xp, rows):
     return xp.stack([xp.tanh(a) + b + a * b / 4, xp.tanh(b / 2) * rows[:, 0]], axis=1)
 
 
+@pytest.mark.slow
 @seeds(36, every=9)
 def test_questions(seed, tmp_path):
     rng = np.random.default_rng(4000 + seed)
@@ -346,6 +348,7 @@ def test_sampled_values_are_within_their_standard_errors(seed, estimator):
 QUANTITIES = ["individual", "actual", "rate", "average", "group", "disparity", "signed", "ratio"]
 
 
+@pytest.mark.slow
 @seeds(60, every=20)
 def test_influences(seed):
     rng = np.random.default_rng(6000 + seed)
@@ -423,6 +426,7 @@ def test_influences(seed):
         np.testing.assert_allclose(alone.values[n], singles, rtol=0, atol=atol)
 
 
+@pytest.mark.slow
 @seeds(40, every=13)
 def test_rules(seed):
     rng = np.random.default_rng(7000 + seed)
@@ -467,6 +471,7 @@ def test_rules(seed):
 # ------------------------------------------------------------ 6. sequences of actions
 
 
+@pytest.mark.slow
 @seeds(24, every=6)
 def test_sequences_of_actions(seed, tmp_path):
     """Each answer of an explainer that lives on is that of the definition at that moment."""

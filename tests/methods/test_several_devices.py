@@ -6,7 +6,7 @@ A step that is jitted (relu is one) was traced with placed parameters, and fitte
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from tempfile import mkdtemp
 from typing import Any
@@ -189,14 +189,23 @@ def close(kind: str, question: str, several: np.ndarray, one: np.ndarray) -> Non
         np.testing.assert_array_equal(several, one, err_msg=what)
 
 
-def compare(count: int, pairs: list[tuple[str, str]], folder: Any) -> None:
+def answered(
+    count: int, pairs: list[tuple[str, str]], folder: Any
+) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
+    """(kind, question, the answers by that number of devices, those by one)."""
     script = f"\nimport test_several_devices as own\nown.asked(out, {pairs!r})\n"
     found = eight_devices.outcome(script, folder, count)
     for kind, question in pairs:
         several, one = (found[f"{kind} {question} {devices}"] for devices in (count, 1))
-        close(kind, question, several, one)
+        yield kind, question, several, one
 
 
+def compare(count: int, pairs: list[tuple[str, str]], folder: Any) -> None:
+    for pair in answered(count, pairs, folder):
+        close(*pair)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("count", some_slow(FEW))
 def test_devices_give_the_values_of_one(count, tmp_path):
     compare(count, FEW[count], tmp_path)
@@ -243,3 +252,49 @@ def test_parameters_may_be_on_any_devices(tmp_path):
             np.testing.assert_allclose(there, here, rtol=0, atol=1e-5, err_msg=name)
         else:
             np.testing.assert_array_equal(there, here, err_msg=name)
+
+
+AHEAD = """
+import test_several_devices as own
+from xaijax.games.engine import dispatch
+
+under_way, most = [0], [0]
+begun, run = dispatch.submit, dispatch.Dispatches.run
+
+
+def beside(*given):
+    under_way[0] += 1
+    most[0] = max(most[0], under_way[0])
+    return begun(*given)
+
+
+def counted(*given, **named):
+    for one in run(*given, **named):
+        under_way[0] -= 1
+        yield one
+
+
+dispatch.submit, dispatch.Dispatches.run = beside, counted
+for devices in (2, 1):
+    for question, options in own.LOOKED_AHEAD.items():
+        most[0] = 0
+        options = {"batch_size": 2 * own.TILE, **options}
+        model = own.relu(structure=options.pop("structure", None))
+        out[f"{question} {devices}"] = own.values(lambda: model, devices, **options)
+        out[f"most {question} {devices}"] = np.array(most[0])
+"""
+LOOKED_AHEAD: dict[str, dict[str, Any]] = {
+    "exact": {},
+    "plain": {"structure": "plain"},
+    "kernel": {"estimator": "kernel", "budget": 30},
+    "permutation": {"estimator": "permutation", "budget": 60},
+}
+
+
+@pytest.mark.slow
+def test_dispatches_under_way_on_two_devices_give_the_values_of_one(tmp_path):
+    """A dispatch is two tiles here, so that others begin before the first is read."""
+    found = eight_devices.outcome(AHEAD, tmp_path, 2)
+    for question in LOOKED_AHEAD:
+        assert found[f"most {question} 2"] > 1, question
+        np.testing.assert_array_equal(found[f"{question} 2"], found[f"{question} 1"], question)

@@ -138,6 +138,7 @@ def test_regressors():
             on_host(fitted, **options)
 
 
+@pytest.mark.slow
 def test_neither_classifier_nor_regressor():
     mixture = GaussianMixture(2, random_state=0).fit(X)
     np.testing.assert_array_equal(as_model(mixture).predict(X), mixture.predict_proba(X))
@@ -147,11 +148,18 @@ def test_neither_classifier_nor_regressor():
     for fitted in (IsolationForest(n_estimators=3, random_state=0).fit(X), OneClassSVM().fit(X)):
         model = as_model(fitted)
         assert model.output == "decision"
-        np.testing.assert_array_equal(model.predict(X), fitted.decision_function(X))
+        wanted = fitted.decision_function(X)
+        np.testing.assert_allclose(model.predict(X), wanted, rtol=0, atol=1e-5 * np.ptp(wanted))
         np.testing.assert_array_equal(model.labels(X), fitted.predict(X))
         np.testing.assert_array_equal(as_model(fitted, output=-1).predict(X), -model.predict(X))
-    density = KernelDensity().fit(X)
-    np.testing.assert_array_equal(as_model(density).predict(X), density.score_samples(X))
+    density = KernelDensity().fit(
+        X
+    )  # summed by JAX in float32; measured: 1.4e-6 of a spread of 1.6
+    wanted = density.score_samples(X)
+    np.testing.assert_allclose(
+        as_model(density).predict(X), wanted, rtol=0, atol=1e-5 * np.ptp(wanted)
+    )
+    np.testing.assert_array_equal(on_host(density).predict(X), wanted)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -186,6 +194,7 @@ def hard_votes(labels):
     return VotingClassifier(members).fit(X, labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [hard_votes, lambda y: OutputCodeClassifier(LinearSVC()).fit(X, y)]
 )
@@ -213,6 +222,7 @@ def test_a_class_where_there_are_no_scores(make, labels):
     assert labels.dtype.kind == "U" or not asked  # classes that are numbers are known before
 
 
+@pytest.mark.slow
 def test_labels_of_zero_and_one_are_amounts():
     for labels in (BINARY, BINARY * 1):
         fitted = hard_votes(labels)
@@ -250,6 +260,7 @@ TWO_TARGETS = np.stack([np.array([3, 5, 9])[TARGET], BINARY], axis=1)
 COLUMNS = ("0: 3", "0: 5", "0: 9", "1: 0", "1: 1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -366,7 +377,9 @@ def test_catboost_regressors(loss):
     fitted = catboost.CatBoostRegressor(loss_function=loss, **given).fit(X, target)
     model = as_model(fitted)
     assert (model.output, model.classes) == ("value", None)
-    np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
+    # Leaves and sums of three trees in float32: four roundings of 2^-24.
+    bound = 2**-22 * np.abs(fitted.predict(X)).max()
+    np.testing.assert_allclose(model.predict(X), fitted.predict(X), rtol=0, atol=bound)
 
 
 def test_an_object_that_looks_like_a_classifier():

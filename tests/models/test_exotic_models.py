@@ -141,6 +141,7 @@ OFTEN = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in OFTEN else pytest.mark.slow) for n in ZOO]
 )

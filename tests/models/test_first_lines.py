@@ -161,6 +161,7 @@ def searched(kind=GridSearchCV, **options):
     return kind(scaled, {"logisticregression__C": [0.1, 1.0]}, cv=2, **options).fit(ROWS, LABELS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["auto", "jax", "host"])
 def test_a_search_is_explained_as_its_best_estimator(backend):
     fitted = searched()
@@ -198,7 +199,7 @@ def test_a_search_that_is_fitted_again_is_another_model():
 
 def test_times_of_a_search_are_no_part_of_the_model():
     def known(fitted):
-        return xj.as_model(fitted, backend="host").identity((3,), np.dtype(np.float64))
+        return xj.as_model(fitted, backend="host").identity((3,), np.dtype(np.float64), "cpu")
 
     other = GridSearchCV(LogisticRegression(), {"C": [0.5]}, cv=2).fit(ROWS, LABELS)
     assert known(searched()) == known(searched()) != known(other)
@@ -247,6 +248,7 @@ def test_the_first_line_of_a_shap_user():
     assert np.allclose(xj.Explainer(product, BACKGROUND)(X).values, wanted, atol=CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", seldom(["an estimator", "its labels"], "an estimator"))
 def test_rules_of_what_as_model_takes(given):
     f = CLASSIFIER if given == "an estimator" else CLASSIFIER.predict

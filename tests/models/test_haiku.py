@@ -50,6 +50,7 @@ def test_a_state(hk):
         as_model(made, params)
 
 
+@pytest.mark.slow
 def test_inference_form(hk):
     """A mode without a default is said; a layer that lacks its own is the caller's mistake."""
     made = hk.transform(lambda x, is_training: hk.Linear(K)(x) * (2 if is_training else 1))

@@ -87,6 +87,7 @@ REFUSING_NAN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

@@ -47,6 +47,7 @@ class TestLinen:
     def test_two_arguments_are_the_pair(self, pair):
         assert np.array_equal(as_model(*pair).predict(X), as_model(pair).predict(X))
 
+    @pytest.mark.slow
     def test_a_train_state(self, pair):
         optax = pytest.importorskip("optax")
         train_state = pytest.importorskip("flax.training.train_state")
@@ -367,6 +368,7 @@ class TestKeras:
             with pytest.raises(InputTypeError, match=r"takes 2 arrays.*\['left', 'right'\]"):
                 model.predict(X)
 
+    @pytest.mark.slow
     def test_of_several_heads(self, keras):
         given = keras.Input((F,))
         first, second = keras.layers.Dense(1)(given), keras.layers.Dense(3)(given)
@@ -385,6 +387,7 @@ class TestKeras:
         joined = keras.layers.Concatenate()([one, two])
         return keras.Model({"left": one, "right": two}, keras.layers.Dense(K)(joined))
 
+    @pytest.mark.slow
     def test_several_inputs(self, keras):
         both = self.of_two_inputs(keras)
         rows = {"left": NARROW, "right": NARROW[:, :2] ** 2}

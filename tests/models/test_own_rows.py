@@ -154,6 +154,7 @@ def test_padding_that_stays_as_it_is_has_exactly_no_value(backend: str, estimato
     np.testing.assert_allclose(total, read_by_numpy(ids), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_players_of_each_instance_of_several_arrays() -> None:
     """Words of two tokens: both arrays of a sentence are numbered, and by other words in each."""
     ids = sentences(N, 5)
@@ -216,6 +217,7 @@ def test_what_each_instance_has_is_saved_and_merged(tmp_path: Any) -> None:
     assert found.plan if hasattr(found, "plan") else True
 
 
+@pytest.mark.slow
 def test_other_baseline_functions_are_not_merged() -> None:
     parts = [
         xj.Explainer(wrapped("jax"), xj.Baseline(function))(X[:2])
@@ -247,7 +249,7 @@ def test_what_does_not_fit_the_instances_is_refused_before_the_model_is_asked() 
     refused(xj.Baseline(lambda rows: rows), "weights", weights=np.ones(1))
     refused(
         xj.Baseline(lambda rows: RNG.normal(size=rows.shape).astype("f4")),
-        "when it was asked again",
+        "when it was called again",
     )
     refused(lambda rows: rows, r"xaijax\.Baseline\(function\)")
 

@@ -203,3 +203,16 @@ def test_a_module_of_hugging_face():
         wanted = module(torch.from_numpy(ids)).logits.numpy()
     found = as_model(module).predict({"input_ids": ids, "attention_mask": mask})
     assert np.allclose(found, wanted, **CLOSE)
+
+
+def test_a_call_is_as_large_as_the_widest_layer_allows():
+    """Images of 3 x 16 x 16, of which the first layer makes 32 x 32 x 32 numbers."""
+    nn = torch.nn
+    layers = [nn.Upsample(scale_factor=2), nn.Conv2d(3, 32, 3, padding=1), nn.ReLU()]
+    module = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 1))
+    model = as_model(module, input_shape=(3, 16, 16))
+    images = RNG.normal(size=(6, 3, 16, 16)).astype(np.float32)
+    assert model.probe(images).width == 32 * 32 * 32
+    patches = np.broadcast_to(np.arange(16).reshape(4, 4).repeat(4, 0).repeat(4, 1), (3, 16, 16))
+    found = xj.Explainer(model, images[:1], players=patches, budget=400)(images)
+    assert found.stats["tile"] == 1 << 10  # 2^25 numbers

@@ -46,6 +46,7 @@ ROWS, WHOLE = halves(N)
 DONORS, WHOLE_DONORS = halves(B)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

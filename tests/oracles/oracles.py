@@ -128,9 +128,9 @@ def least_squares(table, index):
 def antithetic_pair(v, order):
     """Mean marginal contributions along an order and its reverse, {frozenset: value}; [P]."""
     phi = np.zeros(len(order))
-    for one in (order, order[::-1]):
-        for place, i in enumerate(one):
-            phi[i] += (v[frozenset(one[: place + 1])] - v[frozenset(one[:place])]) / 2
+    for path in (order, order[::-1]):
+        for place, i in enumerate(path):
+            phi[i] += (v[frozenset(path[: place + 1])] - v[frozenset(path[:place])]) / 2
     return phi
 
 
@@ -142,12 +142,12 @@ def coalition_pair(v, S, P):
 
 def dividends(v, P):
     """Harsanyi dividends: a_R = sum over T within R of (-1)^(|R| - |T|) v(T); {frozenset: a_R}."""
-    found = {}
+    table = {}
     for size in range(P + 1):
         for R in map(frozenset, itertools.combinations(range(P), size)):
             inner = (frozenset(T) for s in range(size + 1) for T in itertools.combinations(R, s))
-            found[R] = sum((-1) ** (size - len(T)) * v[T] for T in inner)
-    return found
+            table[R] = sum((-1) ** (size - len(T)) * v[T] for T in inner)
+    return table
 
 
 def united_less_single(v, P, guests):
@@ -155,13 +155,13 @@ def united_less_single(v, P, guests):
 
     From the dividends: sum a_R (1 / q - k / |R|) over R with k columns of the guest, q its owners.
     """
-    owner = {c: ("guest", g) for g, own in enumerate(guests) for c in own}
+    owner = {c: ("guest", g) for g, columns in enumerate(guests) for c in columns}
     owner |= {c: ("host", c) for c in range(P) if c not in owner}
     out = np.zeros(len(guests))
     for R, a in dividends(v, P).items():
         q = len({owner[c] for c in R})
-        for g, own in enumerate(guests):
-            k = len(R & set(own))
+        for g, columns in enumerate(guests):
+            k = len(R & set(columns))
             if k:
                 out[g] += a * (1 / q - k / len(R))
     return out

@@ -76,10 +76,10 @@ def rows_of(space, x, data, weights, rule, cuts, p=0.5):
     if space == "joint":
         holds = [(r, w) for r, w in zip(data, weights, strict=True) if satisfies(r, x, rule, cuts)]
         total = sum(w for _, w in holds)
-        for (kept, a), (free, b) in itertools.product(holds, zip(data, weights, strict=True)):
+        for (base, a), (free, b) in itertools.product(holds, zip(data, weights, strict=True)):
             row = np.array(free, float)
             for j in rule:
-                row[j] = kept[j]
+                row[j] = base[j]
             yield row, a / total * b
         return
     for donor, w in zip(data, weights, strict=True):
@@ -100,19 +100,19 @@ def rows_of(space, x, data, weights, rule, cuts, p=0.5):
                 choices.append([(donor[j], 1.0)])
             else:
                 choices.append(in_bin(x, data, weights, j, cuts))
-        for (taken, c), kept in itertools.product(masks, itertools.product(*choices)):
+        for (taken, c), drawn in itertools.product(masks, itertools.product(*choices)):
             row = np.array([donor[j] if j in taken else x[j] for j in range(F)], float)
             chance = w * c
-            for j, (value, own) in zip(sorted(rule), kept, strict=True):
+            for j, (value, probability) in zip(sorted(rule), drawn, strict=True):
                 row[j] = value
-                chance *= own
+                chance *= probability
             yield row, chance
 
 
 def precision(space, f, x, data, weights, rule, cuts, p=0.5):
     """P(f(z) = f(x)) over D(z | rule)."""
-    own = f(x)
-    return sum(c for row, c in rows_of(space, x, data, weights, rule, cuts, p) if f(row) == own)
+    label = f(x)
+    return sum(c for row, c in rows_of(space, x, data, weights, rule, cuts, p) if f(row) == label)
 
 
 def optimum(space, f, x, data, weights, cuts, threshold):
@@ -120,15 +120,15 @@ def optimum(space, f, x, data, weights, cuts, threshold):
 
     The highest coverage, then precision, then fewer predicates, then the first columns.
     """
-    found = []
+    accepted = []
     F = len(x)
     for size in range(F + 1):
         for rule in itertools.combinations(range(F), size):
             value = precision(space, f, x, data, weights, rule, cuts)
             if value >= threshold:
                 cover = coverage(x, data, weights, rule, cuts)
-                found.append((-cover, -value, size, rule))
-    if not found:
+                accepted.append((-cover, -value, size, rule))
+    if not accepted:
         return None
-    cover, value, _, rule = min(found)
+    cover, value, _, rule = min(accepted)
     return -cover, -value, rule

@@ -33,8 +33,8 @@ def bayes_factor(t: float, n: int, g: float, two_sided: bool) -> float:
     high = 10 / math.sqrt(g)
     delta = np.linspace(-high if two_sided else 0.0, high, 8_001)
     weighed = stats.nct.pdf(t, n - 1, delta * math.sqrt(n)) * stats.norm.pdf(delta * math.sqrt(g))
-    found = integrate.simpson(weighed, x=delta) * math.sqrt(g)
-    return (1 if two_sided else 2) * float(found) / stats.t.pdf(t, n - 1)
+    integral = integrate.simpson(weighed, x=delta) * math.sqrt(g)
+    return (1 if two_sided else 2) * float(integral) / stats.t.pdf(t, n - 1)
 
 
 def log_bounded(total: float, variation: float, width: float) -> float:

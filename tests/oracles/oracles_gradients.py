@@ -36,8 +36,8 @@ def expected(
     w = np.ones(len(background)) if weights is None else np.asarray(weights, np.float64)
     w = w / w.sum()
     total = np.zeros(np.shape(x))
-    for one, b in zip(w, background, strict=True):
-        total = total + one * integrated(slope, x, b)
+    for weight, b in zip(w, background, strict=True):
+        total = total + weight * integrated(slope, x, b)
     return total
 
 
@@ -68,9 +68,9 @@ def slope_by_differences(f: Callable[[np.ndarray], float], step: float = 1e-5) -
 
 def by_player(entries: np.ndarray, players: np.ndarray) -> np.ndarray:
     """Sums of the entries of each player; those numbered -1 are nobody's."""
-    flat, own = np.ravel(entries), np.ravel(players)
-    out = np.zeros(int(own.max()) + 1)
-    for value, p in zip(flat, own, strict=True):
+    flat, owner = np.ravel(entries), np.ravel(players)
+    out = np.zeros(int(owner.max()) + 1)
+    for value, p in zip(flat, owner, strict=True):
         if p >= 0:
             out[p] += value
     return out

@@ -84,7 +84,7 @@ def _bernoulli(n):
 def k_sii(v, P, order):
     """n-Shapley values (Bordt and von Luxburg 2023, definition 4): order by order from SII."""
     base = sii(v, P, order)
-    found = {S: base[S] for S in sets_of(P, 1)}
+    values = {S: base[S] for S in sets_of(P, 1)}
     for n in range(2, order + 1):
         after = {}
         for S in sets_of(P, n):
@@ -94,9 +94,9 @@ def k_sii(v, P, order):
             others = [i for i in range(P) if i not in S]
             more = itertools.combinations(others, n - len(S))
             united = math.fsum(base[tuple(sorted((*S, *K)))] for K in more)
-            after[S] = found[S] + _bernoulli(n - len(S)) * united
-        found = after
-    return found
+            after[S] = values[S] + _bernoulli(n - len(S)) * united
+        values = after
+    return values
 
 
 def fsii(v, P, order):
@@ -109,14 +109,14 @@ def fsii(v, P, order):
     everything = list(subsets(range(P)))
     X = np.array([[float(T >= set(S)) for S in sets] for T in everything])
     y = np.array([v[T] for T in everything])
-    ends = [i for i, T in enumerate(everything) if len(T) in (0, P)]
-    inner = [i for i in range(len(y)) if i not in ends]
+    empty_and_full = [i for i, T in enumerate(everything) if len(T) in (0, P)]
+    inner = [i for i in range(len(y)) if i not in empty_and_full]
     mass = np.array(
         [(P - 1) / (math.comb(P, t) * t * (P - t)) for t in (len(everything[i]) for i in inner)]
     )
     # The constraints are met by E = one solution + what they leave free.
-    start = np.linalg.lstsq(X[ends], y[ends], rcond=None)[0]
-    free = np.linalg.svd(X[ends])[2][len(ends) :].T
+    start = np.linalg.lstsq(X[empty_and_full], y[empty_and_full], rcond=None)[0]
+    free = np.linalg.svd(X[empty_and_full])[2][len(empty_and_full) :].T
     root = np.sqrt(mass)[:, None]
     left = (root * X[inner]) @ free
     right = root[:, 0] * (y[inner] - X[inner] @ start)
@@ -138,10 +138,10 @@ def interactions(index, v, P, order):
     """The answer as an array [M], or [M, K] of a game with values [K]; sets as of `sets_of`."""
     first = np.asarray(v[frozenset()])
     if first.ndim:
-        parts = [{S: float(one[k]) for S, one in v.items()} for k in range(len(first))]
+        parts = [{S: float(value[k]) for S, value in v.items()} for k in range(len(first))]
         return np.stack([interactions(index, part, P, order) for part in parts], axis=-1)
-    found = ORACLES[index](v, P, order)
-    return np.array([found[S] for S in sets_of(P, order)])
+    values = ORACLES[index](v, P, order)
+    return np.array([values[S] for S in sets_of(P, order)])
 
 
 def game_of(table):

@@ -199,18 +199,18 @@ def neighbours(n):
 
 def largest_move(values, n):
     """max over neighbours of |change|, and of the sum over the last axis; values [16, 4^n, V]."""
-    one, other = neighbours(n)
-    change = np.abs(values[:, one] - values[:, other])
+    first, second = neighbours(n)
+    change = np.abs(values[:, first] - values[:, second])
     return change.max(), change.sum(axis=2).max()
 
 
 def worst_neighbours(values, n):
     """(classifier [4], world [n], neighbour [n], L1 distance) of the largest L1 change."""
-    one, other = neighbours(n)
-    change = np.abs(values[:, one] - values[:, other]).sum(axis=2)
+    first, second = neighbours(n)
+    change = np.abs(values[:, first] - values[:, second]).sum(axis=2)
     f, m = np.unravel_index(change.argmax(), change.shape)
     D = worlds(n)
-    return classifiers()[f], D[one[m]], D[other[m]], float(change[f, m])
+    return classifiers()[f], D[first[m]], D[second[m]], float(change[f, m])
 
 
 def index_matrix(weights):

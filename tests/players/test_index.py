@@ -81,7 +81,7 @@ def test_a_new_index_has_words_after_a_file_too(tmp_path):
             "inputs, averaged over sets that each other input joins with chance 1/4. Such "
         )
         assert wording.effect(one, 0.25) == "raises it by 0.25"
-        assert "need not add up" in str(wording.ends(one, 1.0, 0.5, 0.5))
+        assert "need not add up" in str(wording.both_answers(one, 1.0, 0.5, 0.5))
 
 
 @pytest.mark.usefixtures("timid")

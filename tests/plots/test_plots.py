@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from drawn import lengths_of, make, names_of, segments_of_error_bars
 
+import xaijax as xj
 from xaijax import plots
 from xaijax.core.errors import InputError, InputTypeError
 
@@ -291,3 +292,37 @@ def test_a_missing_matplotlib_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
     with pytest.raises(ImportError, match=r'pip install "xaijax\[plots\]"'):
         plots.bar(make())
+
+
+def cohorts():
+    women, men = (
+        xj.Explanation(np.array(v), np.zeros(2), feature_names=("x0", "x1"))
+        for v in ([[1.0, -3], [1, 1]], [[4.0, 0], [0, 2]])
+    )
+    turned = xj.Explanation(men.values[:, ::-1], np.zeros(2), feature_names=("x1", "x0"))
+    return {"women": women, "men": turned}
+
+
+def test_bars_of_cohorts_stand_side_by_side_with_a_legend():
+    ax = xj.plots.bar(cohorts())
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    lengths = [[bar.get_width() for bar in bars] for bars in ax.containers if len(bars) == 2]
+    expected = {"x0": (1, 2), "x1": (2, 1)}  # of women, of men; in other columns of the men
+    assert lengths == [[expected[name][k] for name in names] for k in (0, 1)]
+    assert {"1", "2"} == {text.get_text() for text in ax.texts}
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["women (2)", "men (2)"]
+    with pytest.raises(xj.InputError, match="pass 2 to 7 of them"):
+        xj.plots.bar({"all": cohorts()["women"]})
+
+
+def test_dots_of_cohorts_have_their_colours_and_rows():
+    ax = xj.plots.beeswarm(cohorts())
+    dots = [dots.get_offsets()[:, 0].tolist() for dots in ax.collections]
+    rows = [float(dots.get_offsets()[:, 1].mean()) for dots in ax.collections]
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    expected = {"x0": ([1, 1], [4, 0]), "x1": ([-3, 1], [0, 2])}
+    assert dots == [expected[name][k] for k in (0, 1) for name in names]
+    assert rows[0] < 0 < rows[2] < rows[1] < 1 < rows[3]
+    colours = [tuple(dots.get_facecolor()[0]) for dots in ax.collections]
+    assert colours[0] == colours[1] != colours[2] == colours[3]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["women (2)", "men (2)"]

@@ -63,11 +63,12 @@ def test_shifts_are_of_an_output_that_is_named():
         (xj.compare(*(one[:, :, "no"] for one in sides), paired=True), None),
     ]:
         title = xj.plots.compare(compared, output=output).get_title(loc="left")
-        told = "output: no (logit of the probability), paired instances"
+        told = "logit of the probability of no, paired instances"
         assert " ".join(title.split()) == told
     assert xj.plots.compare(COMPARED).get_title(loc="left") == "paired instances"
 
 
+@pytest.mark.slow
 def test_curves_and_areas_are_drawn():
     explainer = xj.Explainer(xj.as_model(lambda X: X.sum(axis=1)), np.zeros((1, 3)))
     judged = xj.judge({"a": VALUES, "b": -VALUES}, explainer, VALUES, curves=True)

@@ -87,6 +87,7 @@ def test_image_sums_the_players_of_a_pixel():
     )
 
 
+@pytest.mark.slow
 def test_image_from_an_explainer():
     weights = np.arange(24, dtype=np.float32).reshape(4, 6) - 9
     model = xj.as_model(lambda X: (X * weights).sum(axis=(1, 2)), input_shape=(4, 6))

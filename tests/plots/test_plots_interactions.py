@@ -92,6 +92,7 @@ def test_bars_are_the_largest_sets_with_intervals():
     assert "95 % intervals" in xj.plots.pairs(sampled).get_xlabel()
 
 
+@pytest.mark.slow
 def test_dependence_takes_the_strongest_partner():
     given = found()
     ax = xj.plots.dependence(given, "age")
@@ -129,7 +130,7 @@ def test_pictures_name_the_class_and_the_scale(name):
         values, np.zeros((3, 2)), sets, feature_names=("age", "pay"), provenance=facts,
         output_names=("seto", "virg"), data=np.ones((3, 2)), instance_names=("Ann", "Bob", "Eva"),
     )  # fmt: skip
-    told = "output: virg (logit of the probability)"
+    told = "logit of the probability of virg"
     assert titled(two, output="virg") == told == titled(two[:, :, "virg"])
     assert titled(two[1], output="virg") == f"instance: Bob, {told}"
     mine = xj.Explanation(

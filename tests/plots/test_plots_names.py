@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.plots.style import elide, shorten, with_entries
+from xaijax.plots.style import elide, shorten
+from xaijax.plots.waterfall import with_entries
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
 matplotlib.use("Agg")

@@ -103,6 +103,7 @@ def test_players_of_each_image_have_their_values_and_outlines():
         plots.image(explanation[1], players=channels.astype(int))
 
 
+@pytest.mark.slow
 def test_each_image_is_titled_with_the_output_chosen_for_it():
     weights = RNG.normal(size=(H * W, K))
     model = xj.as_model(lambda z: z.reshape(len(z), -1) @ weights, output_names=["a", "b", "c"])

@@ -86,12 +86,12 @@ def test_pictures_say_the_output_of_each_instance():
         title = draw(one).get_title(loc="left")
         assert " ".join(title.split()) == told
         own = draw(one[::3]).get_title(loc="left")
-        assert " ".join(own.split()) == "output: no (the probability)"
+        assert " ".join(own.split()) == "probability of no"
         plt.close("all")
     people = plots.profile(one[:2])
     labels = [text.get_text() for text in people.get_legend().get_texts()]
     assert labels == ["person A (output: no)", "person B (output: yes)"]
-    assert plots.profile(one[1]).get_title(loc="left").startswith("output: yes")
+    assert plots.profile(one[1]).get_title(loc="left").startswith("probability of yes")
     plt.close("all")
 
 
@@ -351,3 +351,22 @@ def test_tokens_are_rounded_to_a_hundredth_of_the_limit(limit):
     under = [text.get_text() for text in ax.texts[1::2]]
     found = np.array([float(text.replace("−", "-")) for text in under])
     assert np.abs(found - values[0]).max() <= 0.005 * limit * (1 + 1e-9)
+
+
+def test_a_scatter_counts_its_data_at_the_bottom():
+    data = np.repeat([[0.0], [1.0], [2.0]], [10, 20, 30], axis=0)
+    explanation = xj.Explanation(data, np.zeros(60), data=data)
+    bars = xj.plots.scatter(explanation, 0).patches
+    heights = [bar.get_height() for bar in bars if bar.get_height()]
+    np.testing.assert_allclose(heights, [0.05, 0.1, 0.15])  # as shares of the height of the axes
+    assert not xj.plots.scatter(explanation[:29], 0).patches
+
+
+def test_tokens_and_networks_explain_their_colours():
+    explanation = xj.Explanation(np.array([[0.5, -2.0, 0.25]]), np.zeros(1))
+    legend = xj.plots.tokens(explanation, ["not", "bad", "film"]).get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["−2", "0", "2"]
+    assert legend.get_title().get_text() == "Shapley value"
+    table = xj.CoalitionTable([0, 1, 1, 4, 0, 1, 1, 2.5], ["age", "pay", "sex"])
+    legend = xj.plots.network(table.interactions()).get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["above 0", "below 0"]

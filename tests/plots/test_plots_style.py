@@ -190,7 +190,15 @@ def test_unknown_errors_of_pairs_and_words_are_said():
     [
         ({}, ""),
         ({"quantity": "model output", "link": "identity"}, ""),
-        ({"quantity": "proba", "selected_output": "yes"}, "output: yes (the probability)"),
+        ({"quantity": "proba", "selected_output": "yes"}, "probability of yes"),
+        (
+            {
+                "quantity": "output a",
+                "column_of": "proba",
+                "quantity_words": "the output of class a",
+            },
+            "probability of a",
+        ),
         ({"quantity": "proba", "link": "logit"}, "explained: logit of the probability"),
         ({"quantity": "rate", "quantity_words": "the share of people"}, "explained: the share"),
     ],

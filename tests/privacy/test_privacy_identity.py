@@ -26,7 +26,7 @@ Y = (D[:, 0] > D[:, 1]) * 1
 
 
 def identity(f, shape=(2,), **options):
-    return xj.as_model(f, **options).identity(shape, np.float32)
+    return xj.as_model(f, **options).identity(shape, np.float32, "cpu")
 
 
 @pytest.mark.parametrize("jitted", [False, True])
@@ -149,7 +149,7 @@ from sklearn.linear_model import LogisticRegression
 model = LogisticRegression().fit([[0, 0], [1, 1], [0, 1]], [0, 1, 1])
 model.words = {"a", "b", "c", "d", "e"}
 traced = xj.as_model(lambda X: X @ np.arange(2.0, dtype=np.float32))
-print(xj.as_model(model).identity((2,), None), traced.identity((2,), np.float32))
+print(xj.as_model(model).identity((2,), None, "cpu"), traced.identity((2,), np.float32, "cpu"))
 """
 
 

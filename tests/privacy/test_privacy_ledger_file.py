@@ -33,7 +33,7 @@ def test_a_file_that_is_another_one_is_refused(path, tmp_path):
         how()
         before = path.read_bytes() if path.exists() else None
         for ask in (lambda: ledger.spent, lambda: ledger._answer({"q": 2}, 1.0, noisy())):
-            with pytest.raises(xj.PrivacyError, match=r"charges may be missing.*Restore"):
+            with pytest.raises(xj.PrivacyError, match=r"charges may be missing.*restore"):
                 ask()
         assert (path.read_bytes() if path.exists() else None) == before
 

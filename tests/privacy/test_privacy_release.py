@@ -198,7 +198,7 @@ def test_epsilon_is_of_the_full_data():
     sample = xj.privacy.subsample(data, 0.25)
     explanation = xj.QII(MODEL, sample, quantity="average").explain()
     plan = planned(explanation, epsilon=0.5)
-    assert plan.told["mechanism"]["epsilon_of_mechanism"] == pytest.approx(
+    assert plan.public["mechanism"]["epsilon_of_mechanism"] == pytest.approx(
         np.log1p(np.expm1(0.5) / 0.25)
     )
     # The sensitivity is that of the 20 rows drawn, not of the 80.

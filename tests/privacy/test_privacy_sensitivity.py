@@ -13,7 +13,6 @@ from privacy_cases import before_noise, planned, table_model
 
 import xaijax as xj
 from xaijax.players.index import index_weights
-from xaijax.privacy import constants
 from xaijax.privacy import plan as noise_needed
 from xaijax.privacy.sensitivity import bound
 
@@ -56,8 +55,8 @@ def test_no_world_exceeds_a_declared_bound(kind, n, y):
         weights = oracles.weights_of(index, 2)
         phi = v @ oracles.index_matrix(weights)
         single, total = oracles.largest_move(phi, n)
-        assert single <= constants.of_one(weights) * bounds.influence + ROUNDING
-        assert total <= constants.of_all(weights) * bounds.influence + ROUNDING
+        assert single <= noise_needed.factor_of_one(weights) * bounds.influence + ROUNDING
+        assert total <= noise_needed.factor_of_all(weights) * bounds.influence + ROUNDING
 
 
 def test_bounds_are_attained_where_they_are_tight():
@@ -141,10 +140,13 @@ def test_vectors_move_no_further_than_declared(kind):
         v = norm(change)
         assert oracles.largest_move(v, n)[0] <= float(allowed) + 1e-9
         total = oracles.largest_move(v @ matrix, n)[1]
-        assert total <= float(constants.of_all(weights) * allowed) + 1e-9
+        assert total <= float(noise_needed.factor_of_all(weights) * allowed) + 1e-9
     # All classes together: the smaller of two bounds.
     phi = np.einsum("cwsk,sp->cwpk", change, matrix).reshape(*change.shape[:2], -1)
-    together = min(3 * constants.of_all(weights), 2 * 2 * constants.of_one(weights)) * delta
+    together = (
+        min(3 * noise_needed.factor_of_all(weights), 2 * 2 * noise_needed.factor_of_one(weights))
+        * delta
+    )
     assert oracles.largest_move(phi, n)[1] <= float(together) + 1e-9
 
 
@@ -157,10 +159,10 @@ def test_the_closed_form_is_the_enumeration_of_signs(P, index):
     if isinstance(index, int) and index > P - 1:
         index = P - 1
     weights = oracles.weights_of(index, P)
-    assert constants.of_all(weights) == oracles.l1_by_signs(weights)
+    assert noise_needed.factor_of_all(weights) == oracles.l1_by_signs(weights)
     subtracted = {"shapley": P, "banzhaf": 2 ** (P - 1)}
     last = subtracted[index] if isinstance(index, str) else index + 1
-    assert constants.of_one(weights) == 2 - Fraction(1, last)
+    assert noise_needed.factor_of_one(weights) == 2 - Fraction(1, last)
 
 
 def test_the_table_of_constants():
@@ -170,25 +172,25 @@ def test_the_table_of_constants():
     }
     for index, row in table.items():
         for P, printed in row.items():
-            weights = constants.exact_weights(index_weights(index, P)[0])
-            assert float(constants.of_all(weights)) == pytest.approx(printed, abs=5e-5)
+            weights = noise_needed.exact_weights(index_weights(index, P)[0])
+            assert float(noise_needed.factor_of_all(weights)) == pytest.approx(printed, abs=5e-5)
     # A report of 13 players: 3.5 times less noise than 2 for each player.
-    assert 26 / float(constants.of_all(oracles.weights_of("shapley", 13))) > 3.47
+    assert 26 / float(noise_needed.factor_of_all(oracles.weights_of("shapley", 13))) > 3.47
 
 
 def test_twenty_players_take_no_time():
     weights = oracles.weights_of("shapley", 20)
-    total = constants.of_all(weights)
-    assert constants.of_one(weights) < total < 20 * constants.of_one(weights)
+    total = noise_needed.factor_of_all(weights)
+    assert noise_needed.factor_of_one(weights) < total < 20 * noise_needed.factor_of_one(weights)
     # The weights that travel as floats are the fractions that they stand for.
-    assert constants.exact_weights(index_weights("shapley", 20)[0]) == tuple(weights)
+    assert noise_needed.exact_weights(index_weights("shapley", 20)[0]) == tuple(weights)
 
 
 @pytest.mark.parametrize("P", [1, 2, 3, 4])
 def test_chances_of_sets_by_enumeration(P):
     rng = np.random.default_rng(P)
     chance = rng.dirichlet(np.ones(1 << P))
-    one, total = constants.of_chances(chance)
+    one, total = noise_needed.factors_of_chances(chance)
     exact = [Fraction(float(c)) for c in chance]
     best, singles = Fraction(0), [Fraction(0)] * P
     for signs in np.ndindex(*(2,) * P):
@@ -250,10 +252,10 @@ def test_a_release_of_the_worst_neighbours_moves_no_further_than_its_noise_allow
         assert moved <= needed.sensitivity
         assert needed.scale >= needed.sensitivity / 1.0
         weights = oracles.weights_of(0 if unary else "shapley", 2)  # sets of none: unary
-        total = constants.of_all(weights) * declared(kind, n, y).influence
+        total = noise_needed.factor_of_all(weights) * declared(kind, n, y).influence
         assert needed.sensitivity == math.ceil(2**20 * total) + 2
         one_by_one = planned(explanation, composition="sequential").needed
-        single = constants.of_one(weights) * declared(kind, n, y).influence
+        single = noise_needed.factor_of_one(weights) * declared(kind, n, y).influence
         assert one_by_one.sensitivity == math.ceil(2**20 * single) + 1
         assert one_by_one.scale >= 2 * one_by_one.sensitivity
 

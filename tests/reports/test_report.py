@@ -199,6 +199,7 @@ def test_refusals_leave_the_old_page(tmp_path):
         report(make(), 3)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 def test_every_page_may_have_a_title_of_its_own(tmp_path):
     X = np.random.default_rng(0).normal(size=(40, 2))
     found = xj.Explainer(xj.as_model(lambda X: X[:, 0]), X[:3])(X)

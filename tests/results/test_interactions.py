@@ -223,7 +223,7 @@ def test_merge_undoes_slicing():
         (lambda: make(index="stii"), xj.InputError, "index"),
         (lambda: make()[:, :3], xj.InputError, "sets"),
         (lambda: make(order=3), xj.InputError, "order"),
-        (lambda: xj.Explanation(np.zeros((1, 3)), np.zeros(1)), xj.InputTypeError, "by itself"),
+        (lambda: xj.Explanation(np.zeros((1, 3)), np.zeros(1)), xj.InputTypeError, "each kind"),
     ],
 )
 def test_merge_refuses_other_questions(other, error, words):

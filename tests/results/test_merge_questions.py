@@ -197,6 +197,7 @@ def test_functions_of_one_name_are_not_one_quantity(kind):
         xj.merge([first, other])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*have been explained by a network")
 def test_a_link_of_an_amortized_explainer_is_compared():
     one, two = (xj.Explainer(MODEL, D[:9], link=lambda v, c=c: c * v) for c in (1.0, 2.0))

@@ -113,6 +113,7 @@ def test_amounts_of_different_things_are_not_put_together(together):
     together(yes, of()(X, outputs=[1, 1, 1, 1]))
 
 
+@pytest.mark.slow
 def test_two_columns_of_one_model_are_two_outputs():
     whole = xj.Explainer(CLASSIFIER, B)(X)
     yes, no = (xj.Explainer(xj.as_model(CLASSIFIER, output=c), B)(X) for c in ("yes", "no"))

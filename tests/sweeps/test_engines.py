@@ -103,7 +103,7 @@ def test_the_end_of_a_process_is_not_that_of_the_next_try(tmp_path: Path, monkey
     program = f"import time; [open(one, 'w').close() for one in {marks}]; time.sleep(100)"
     monkeypatch.setattr("xaijax.sweeps.engines.processes.boot", lambda *_: program)
     task = Task(0, 0, EACH, "X", source_of(X, None).part(0, EACH), str(tmp_path), None, None)
-    engine = Processes(1)
+    engine = Processes(1, [])
     last = time.monotonic() + 30  # if neither ever begins
     engine.submit(task)
     while not engine.cancel(0, 0.0):
@@ -238,7 +238,7 @@ def test_shards_that_are_none_are_refused(make, said, monkeypatch) -> None:
 def test_an_explainer_that_cannot_travel_is_refused_before_any_process(tmp_path: Path) -> None:
     lock = threading.Lock()
     made = explainer(lambda rows: product(rows) if lock else None)
-    with pytest.raises(xj.InputTypeError, match="f= of as_model cannot travel"):
+    with pytest.raises(xj.InputTypeError, match="f= of as_model cannot be sent"):
         swept(tmp_path, 2, made)
 
 

@@ -95,7 +95,7 @@ def test_a_parquet_file_of_a_run_is_replaced_and_no_other(run: xj.Run, tmp_path:
     rows = tmp_path / "rows.parquet"
     pd.DataFrame(X, columns=list("abcd")).to_parquet(rows)
     before = rows.read_bytes()
-    with pytest.raises(xj.InputError, match=r"rows.parquet is there, and is no Parquet file of a"):
+    with pytest.raises(xj.InputError, match=r"rows.parquet exists and is no Parquet file of a"):
         run.to_parquet(rows)
     assert rows.read_bytes() == before
     with pytest.raises(xj.InputError, match="not replaced"):

@@ -11,24 +11,24 @@ import pytest
 from xaijax.sweeps.engines import processes
 from xaijax.sweeps.engines.worker import THREADS
 
+GPUS = [types.SimpleNamespace(platform="gpu", local_hardware_id=n) for n in range(2)]
+CPU = types.SimpleNamespace(platform="cpu", local_hardware_id=0)
+
 
 @pytest.fixture
 def started(monkeypatch):
     """The environments of processes that would be started, on a machine with two GPUs."""
     seen: list[dict[str, str]] = []
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(
-        jax, "local_devices", lambda: [types.SimpleNamespace(id=n) for n in range(2)]
-    )
     monkeypatch.setattr(
         processes.subprocess, "Popen", lambda *_, env, **__: seen.append(env) or object()
     )
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv(processes.PREALLOCATE, raising=False)
 
-    def start(count: int) -> list[dict[str, str]]:
-        for number in range(count):
-            processes._Worker(number, count)._started()
+    def start(count: int, devices: list[object] | None = None) -> list[dict[str, str]]:
+        engine = processes.Processes(count, GPUS if devices is None else devices)
+        for worker in engine._workers:
+            worker._started()
         return seen
 
     return start
@@ -48,9 +48,14 @@ def test_of_the_gpus_that_the_driver_may_see(started, monkeypatch):
     assert {one[processes.PREALLOCATE] for one in found} == {"true"}
 
 
-def test_without_a_gpu_nothing_is_said_of_them(started, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert "CUDA_VISIBLE_DEVICES" not in started(1)[0]
+def test_of_the_gpus_of_the_run(started, monkeypatch):
+    """The broken version dealt out all that JAX prefers, whatever devices= named."""
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in started(2, GPUS[1:])] == ["1", "1"]
+
+
+def test_a_run_on_the_cpu_says_nothing_of_gpus(started, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert "CUDA_VISIBLE_DEVICES" not in started(1, [CPU])[0]
 
 
 @pytest.mark.parametrize(

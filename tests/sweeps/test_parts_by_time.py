@@ -54,7 +54,7 @@ def test_first_parts_are_of_five_seconds_and_later_ones_larger(seconds, rows, wa
     sizes = [last - first for first, last in cut.ranges]
     assert sizes == wanted and cut.parts == len(wanted) and cut.largest == max(wanted)
     assert list(cut.ranges) == rows_of_parts(sizes)
-    assert Cut.read(json.loads(json.dumps(cut.stretches)), rows) == cut
+    assert Cut.read(json.loads(json.dumps(cut.chunks)), rows) == cut
 
 
 @pytest.mark.parametrize("given", [[[0, 4, 2]], [[1, 5, 2]], [[0, 2, 2], [3, 5, 1]], [[0, 5, 0]]])
@@ -283,7 +283,7 @@ INTERRUPTED = """
 import time
 from sweeping import explainer, product
 def slowly(rows):
-    time.sleep(0.03 * len(rows))
+    time.sleep(0.1 * len(rows))
     return product(rows)
 made = explainer(slowly)
 """

@@ -383,7 +383,7 @@ def test_an_estimator_that_cannot_travel_is_swept_in_this_process(tmp_path: Path
     model.comparison.fall_back("said the test")
     again = swept(tmp_path / "again", made=made)
     assert again.explanation().values.tobytes() == first.explanation().values.tobytes()
-    with pytest.raises(xj.InputTypeError, match="cannot travel"):
+    with pytest.raises(xj.InputTypeError, match="cannot be sent"):
         swept(tmp_path / "elsewhere", executor=1, made=made)
 
 

@@ -158,4 +158,4 @@ def test_a_format_that_cannot_be_written_is_refused_before_any_work(
             of(out, explainer(), format, ImportError, "is needed here: pip install")
     out.mkdir()
     (out / "explanation.parquet").write_text("mine")
-    of(out, explainer(), "parquet", xj.InputError, "explanation.parquet is there")
+    of(out, explainer(), "parquet", xj.InputError, "explanation.parquet exists")

@@ -15,7 +15,7 @@ import pytest
 from sweeping import EACH, X, explainer, hangs, parts, product
 
 import xaijax as xj
-from xaijax.sweeps.engines.worker import Mark
+from xaijax.sweeps.engines.worker import BegunFile
 from xaijax.sweeps.inputs import source_of
 from xaijax.sweeps.task import Task
 
@@ -62,7 +62,7 @@ class OneAfterTheOther:
 def test_parts_that_wait_are_not_given_up(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 25)
     with ThreadPoolExecutor(1) as pool:
-        found = swept(tmp_path, OneAfterTheOther(pool), slow, X, rows_per_part=5, timeout=2)
+        found = swept(tmp_path, OneAfterTheOther(pool), slow, X, rows_per_part=5, timeout=4)
     assert not found.missing and not marks(tmp_path)
 
 
@@ -94,19 +94,19 @@ def test_an_executor_that_stands_still_is_told(tmp_path: Path, monkeypatch, rele
         RELEASE.set()
 
 
-def test_a_mark_tells_when_a_part_begins(tmp_path: Path) -> None:
+def test_a_file_says_when_a_part_begins(tmp_path: Path) -> None:
     piece = source_of(X, None).part(0, 10)
     task = Task(0, 0, 10, "X", piece, str(tmp_path), None, None)
     (tmp_path / ".begun-000000-1").touch()  # of a driver that was killed
-    mark = Mark(task, 1)
-    assert mark.seconds() is None
-    mark.path.touch()
-    assert mark.seconds() < 1
-    mark.stopped()
-    assert mark.seconds() is None
-    os.utime(mark.path, ns=(1, 1))  # its engine runs it again
-    assert mark.seconds() < 1
-    mark.forget()
+    file = BegunFile(task, 1)
+    assert file.seconds() is None
+    file.path.touch()
+    assert file.seconds() < 1
+    file.stopped()
+    assert file.seconds() is None
+    os.utime(file.path, ns=(1, 1))  # its engine runs it again
+    assert file.seconds() < 1
+    file.forget()
     assert not marks(tmp_path)
     assert xj.sweep(explainer(), X, tmp_path).rows == len(X)  # marks are no files of others
 

@@ -441,6 +441,7 @@ def test_whole_numbers_beside_floats_are_floats():
     np.testing.assert_allclose(beside, first, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_whole_numbers_to_a_network_have_the_values_of_floats():
     rows, donors = whole("int64", 6, 5), whole("int64", 6, 4)
     weights = np.random.default_rng(3).normal(size=(4, 6)).astype(np.float32)

@@ -41,7 +41,7 @@ def same(found: Any, wanted: np.ndarray) -> None:
 
 def test_rows_of_any_kind(given):
     rows = rows_of(given)
-    assert rows.given is given and len(rows) == 3
+    assert rows.native is given and len(rows) == 3
     same(given, NUMBERS)
     same(rows.take(np.array([2, 0])), NUMBERS[[2, 0]])
     same(rows.take(slice(1, None)), NUMBERS[1:])
@@ -110,7 +110,7 @@ def test_arrays_are_not_copied():
 def test_what_is_no_rows_is_not_looked_at():
     """Checks say what is wrong with it, by its argument's name."""
     for given in (None, 3, "text", [[1], [1, 2]], object()):
-        assert rows_of(given).given is given and not rows_of(given).is_frame
+        assert rows_of(given).native is given and not rows_of(given).is_frame
 
 
 def test_pandas_keeps_index_dtypes_and_labels():
@@ -147,14 +147,14 @@ def test_a_further_kind_is_one_class(monkeypatch):
         kind = "dict"
 
         @classmethod
-        def holds(cls, given: Any) -> bool:
-            return isinstance(given, dict)
+        def holds(cls, rows: Any) -> bool:
+            return isinstance(rows, dict)
 
         def __len__(self) -> int:
-            return len(next(iter(self.given.values())))
+            return len(next(iter(self.native.values())))
 
         def part(self, first: int, last: int) -> Any:
-            return {name: one[first:last] for name, one in self.given.items()}
+            return {name: one[first:last] for name, one in self.native.items()}
 
     monkeypatch.setattr(module, "KINDS", (OfDicts, *module.KINDS))
     rows = rows_of({"x": NUMBERS})

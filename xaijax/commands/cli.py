@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import jax
+
 from xaijax.commands import demo
 from xaijax.commands.doctor import add_doctor
 from xaijax.commands.explain import add_aec, add_anchors, add_explain, add_report
 from xaijax.commands.sweep import add_command
 from xaijax.core.command_line import command_of, option, whole
-from xaijax.core.errors import SweepIncompleteError, XaiError
+from xaijax.core.compilation_cache import SETTING, SETTINGS, enable_compilation_cache
+from xaijax.core.errors import InputError, SweepIncompleteError, XaiError
 from xaijax.core.version import __version__
 from xaijax.federated.command_line.commands import add_commands
-from xaijax.sweeps.sweep import STOPPED
+from xaijax.methods.record import STOPPED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,20 +37,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help()
         return 0
+    if not arguments.no_compilation_cache:
+        _keep_programs()
     try:
         arguments.run(arguments)
     except (XaiError, ImportError, OSError) as error:  # ImportError: names the missing extra
         print(f"xaijax: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, SweepIncompleteError) else 1
     except SystemExit as ended:  # raised by a model or a file of the user's own, never by a command
-        told = f"code that the command ran called sys.exit({ended.code!r})"
-        print(f"xaijax: error: {told}. A model must return to its caller.", file=sys.stderr)
+        message = f"code that the command ran called sys.exit({ended.code!r})"
+        print(f"xaijax: error: {message}. A model must return to its caller.", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stopped:
-        notes = [one for one in getattr(stopped, "__notes__", ()) if one.startswith(STOPPED)]
+        notes = [note for note in getattr(stopped, "__notes__", ()) if note.startswith(STOPPED)]
         print(notes[0] if notes else STOPPED.rstrip(":"), file=sys.stderr)
         return 130
     return 0
+
+
+def _keep_programs() -> None:
+    """Keeps compiled programs for the next run, and for the workers of a sweep, in the user's cache
+    folder if JAX has none yet. It says so in one line if that folder is refused.
+    """
+    if jax.config.values.get(SETTING) is not None:
+        return
+    try:
+        folder = enable_compilation_cache()
+    except InputError as error:
+        print(f"xaijax: compiled programs are not kept. {error}", file=sys.stderr)
+        return
+    for name, value in ({SETTING: folder} | SETTINGS).items():
+        os.environ.setdefault(name.upper(), str(value))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -64,10 +84,10 @@ def _expanded(
 
     It ends the process with status 2, as argparse does, for a file that cannot be read.
     """
-    found: list[str] = []
+    expanded: list[str] = []
     for text in texts:
         if not text.startswith("@"):
-            found.append(text)
+            expanded.append(text)
             continue
         path = os.path.realpath(text[1:])
         if path in inside:
@@ -85,8 +105,8 @@ def _expanded(
                 options = shlex.split(line)
             except ValueError as error:  # an open quote
                 parser.error(f"{text}, line {number}: {error}: {line.strip()!r}")
-            found += _expanded(parser, options, (*inside, path))
-    return found
+            expanded += _expanded(parser, options, (*inside, path))
+    return expanded
 
 
 def _parser() -> argparse.ArgumentParser:

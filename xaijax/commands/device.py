@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -20,13 +22,14 @@ import numpy as np
 from xaijax.commands.programs import UnreadProgram, kernels
 from xaijax.core.errors import XaiError
 from xaijax.core.version import __version__
+from xaijax.methods.explainer.choice import cost_of
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import as_model
 
-SECONDS = 60.0  # after which no call of the check ends, by what those before it took
+SECONDS = 60.0  # after which no call of the check ends, by what those before it took, or it is left
 MOST_ROWS = 4_096  # instances of a call
 CHECKED = 2  # instances whose values are computed in float64
-ALLOWED = 1e-5  # of the values' spread: what is promised in float32
+ALLOWED = 1e-5  # of the values' spread: the promise for float32
 P, B, UNITS = 12, 100, 64
 SIZES = (60, 6, 12, 5, 10, 5, 4, 2, 20, 12, 40, 25)  # distinct values of T3's columns
 
@@ -69,7 +72,7 @@ class Problem:
         first, bias = layers[0]
         first = first / scale[:, None]
         layers[0] = first, bias - self.background.mean(axis=0) @ first
-        return [tuple(one.astype(np.float32) for one in layer) for layer in layers]
+        return [tuple(array.astype(np.float32) for array in layer) for layer in layers]
 
 
 def forward(params: Any, rows: Any, xp: Any = jnp) -> Any:
@@ -83,14 +86,14 @@ def forward(params: Any, rows: Any, xp: Any = jnp) -> Any:
 def in_float64(problem: Problem, x: np.ndarray) -> np.ndarray:
     """Shapley values [P] of a row by the definition, over all 2^P coalitions, on the host."""
     params = [(w.astype(np.float64), b.astype(np.float64)) for w, b in problem.params]
-    kept = (np.arange(1 << P)[:, None] >> np.arange(P)) & 1 == 1
+    present = (np.arange(1 << P)[:, None] >> np.arange(P)) & 1 == 1
     v = np.zeros(1 << P)
     donors = problem.background.astype(np.float64)
     for donor in donors:
-        v += forward(params, np.where(kept, x.astype(np.float64), donor), np) / len(donors)
-    size, values = kept.sum(axis=1), np.zeros(P)
+        v += forward(params, np.where(present, x.astype(np.float64), donor), np) / len(donors)
+    size, values = present.sum(axis=1), np.zeros(P)
     for j in range(P):
-        without = np.flatnonzero(~kept[:, j])
+        without = np.flatnonzero(~present[:, j])
         weights = [1 / (P * math.comb(P - 1, int(s))) for s in size[without]]
         values[j] = np.sum(weights * (v[without | 1 << j] - v[without]))
     return values
@@ -98,14 +101,14 @@ def in_float64(problem: Problem, x: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Finding:
-    """What was measured of a problem."""
+    """Measurements of one problem."""
 
     problem: str
     instances: int
     rate: float  # model rows a second
     share: float  # the time of a plain forward pass of these rows, over ours
-    kernels: int | None  # of a dispatch; None: a program has a form that is not read
-    calls_per_million: float  # dispatches for a million model rows
+    kernels: tuple[int, int] | None  # of a dispatch and of the whole call; None: a form is not read
+    model_rows: int  # of the call
     compile_seconds: float
     error: float  # the largest difference of a value from float64
     allowed: float
@@ -120,8 +123,9 @@ class Finding:
         """Two lines of the block."""
         launched = "kernels not read"
         if self.kernels is not None:
-            million = self.kernels * self.calls_per_million
-            launched = f"{self.kernels:,} kernels a dispatch, {million:,.0f} a million rows"
+            most, whole = self.kernels
+            million = whole / self.model_rows * 1e6
+            launched = f"{most:,} kernels a dispatch, {million:,.0f} a million rows"
         yield (
             f"{self.problem:4} {self.instances:6,} instances  {self.rate / 1e6:10,.1f} M rows/s  "
             f"{100 * self.share:5.0f} % of the plain forward pass  compiled in "
@@ -139,16 +143,16 @@ def check(
     most: int = MOST_ROWS,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[str]:
-    """The lines of the block, as they come; raises XaiError after them if a value is wrong.
+    """Yields the lines of the block; raises XaiError after them if a value is wrong.
 
     most: instances of a call. seconds: no call begins that would end after them.
     """
     until, longest = clock() + seconds, 0.0
-    one = devices[0]
+    device = devices[0]
     yield "--- xaijax device check ---"
-    yield f"xaijax {__version__}, jax {jax.__version__}, {len(devices)} x {one.device_kind}"
-    version = getattr(one.client, "platform_version", "")
-    yield f"{one.platform}; {version.partition(chr(10))[0]}"
+    yield f"xaijax {__version__}, jax {jax.__version__}, {len(devices)} x {device.device_kind}"
+    version = getattr(device.client, "platform_version", "")
+    yield f"{device.platform}; {version.partition(chr(10))[0]}"
     wrong = []
     problems = Problem("T1", codes=False), Problem("T3", codes=True)
     for place, problem in enumerate(problems):
@@ -157,16 +161,40 @@ def check(
             yield f"{problem.name} is left out: it would end after {seconds:.0f} seconds"
             continue
         share = (until - started) / (len(problems) - place)
-        found = measured(problem, devices, started + share, most, clock)
-        longest = max(longest, found.first_seconds)
-        yield from found.lines()
-        wrong += [found.problem] * (not found.right)
+        run = partial(measured, problem, devices, started + share, most, clock)
+        try:
+            finding = within(until - started, run)
+        except TimeoutError:
+            yield (
+                f"{problem.name} did not end within {seconds:.0f} seconds, most likely because its "
+                "programs were still being compiled; nothing was measured"
+            )
+            break
+        longest = max(longest, finding.first_seconds)
+        yield from finding.lines()
+        wrong += [finding.problem] * (not finding.right)
     yield "--- end ---"
     if wrong:
         raise XaiError(
-            f"values of {' and '.join(wrong)} on {one.device_kind} are not those of float64. Do "
+            f"values of {' and '.join(wrong)} on {device.device_kind} are not those of float64. Do "
             "not trust this device with this version of JAX; please report the block above."
         )
+
+
+def within(seconds: float, work: Callable[[], Finding]) -> Finding:
+    """Returns the result of `work`; raises TimeoutError if it takes longer. The work continues,
+    since only the end of the process ends a compilation.
+    """
+    future: Future[Finding] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future.result(max(0.0, seconds))
 
 
 def measured(
@@ -183,30 +211,30 @@ def measured(
     def timed(count: int) -> tuple[float, Any]:
         """(seconds without compilation, the explanation) of a call."""
         started = clock()
-        found = explainer(X[:count], progress=False)
-        return clock() - started - float(found.stats["compile_seconds"]), found
+        explanation = explainer(X[:count], progress=False)
+        return clock() - started - float(explanation.stats["compile_seconds"]), explanation
 
     took, first = timed(CHECKED)
     compiled = float(first.stats["compile_seconds"])
     wanted = np.stack([in_float64(problem, x) for x in X[:CHECKED]])
-    count, found, first_seconds = CHECKED, first, clock() - begun
+    count, explanation, first_seconds = CHECKED, first, clock() - begun
     # The first call of a number of rows may compile a program, and is made once more.
     while count < most and clock() + 8 * took + compiled < until:
         count = min(4 * count, most)
         timed(count)
-        took, found = timed(count)
+        took, explanation = timed(count)
     times = [took]
     while len(times) < 3 and clock() + took < until:
-        took, found = timed(count)
+        took, explanation = timed(count)
         times.append(took)
-    took, rows = statistics.median(times), int(found.stats["model_rows"])
+    took, rows = statistics.median(times), int(explanation.stats["model_rows"])
     return Finding(
         problem.name,
         count,
         rows / took,
         forward_seconds(problem, devices, rows, clock) / took,
-        program_kernels(explainer),
-        int(found.stats["model_calls"]) / rows * 1e6,
+        program_kernels(explainer, X[:count]),
+        rows,
         compiled,
         float(np.abs(first.values - wanted).max()),
         ALLOWED * float(np.abs(wanted).max()),
@@ -214,19 +242,19 @@ def measured(
     )
 
 
-def program_kernels(explainer: Explainer) -> int | None:
-    """Kernels of a dispatch: of the largest of the programs that the explainer ran. None: one of
-    them has a form that is not read.
+def program_kernels(explainer: Explainer, X: np.ndarray) -> tuple[int, int] | None:
+    """(kernels of a dispatch, those of an explanation of X): the most of one program, and the sum
+    over programs of their own kernels times their runs, as the plan counts them. None: one of the
+    programs has a form that is not read.
     """
-    evaluator = explainer._evaluator
-    assert evaluator is not None
-    kept = evaluator.engine.compiled.kept.values()
-    calls: list[Any] = [getattr(one, "call", None) for one in kept]
+    _, game, choice = explainer._begun(X, lambda rows: None, explainer._choose, False, None)
+    cost_of(game, choice, explainer.seed, explainer.exact)
+    programs = game.engine.compiled.cache
     try:
-        texts = [call.as_text() for call in calls if hasattr(call, "as_text")]
-        return max(map(kernels, texts), default=0)
-    except UnreadProgram:
+        each = [(kernels(programs[n].call.as_text()), runs) for n, runs in game.cost.runs.items()]
+    except (UnreadProgram, KeyError):  # KeyError: the run took another program than planned
         return None
+    return max((count for count, _ in each), default=0), sum(count * runs for count, runs in each)
 
 
 def forward_seconds(
@@ -254,10 +282,10 @@ def forward_seconds(
 
 
 def report(devices: list[Any]) -> Iterator[str]:
-    """What `xaijax doctor --device` prints for JAX's devices."""
-    others = [one for one in devices if one.platform != "cpu"]
+    """The text that `xaijax doctor --device` prints for JAX's devices."""
+    others = [device for device in devices if device.platform != "cpu"]
     if not others:
-        kinds = ", ".join(sorted({one.device_kind for one in devices}))
+        kinds = ", ".join(sorted({device.device_kind for device in devices}))
         yield ABSENT.format(kinds=f"{len(devices)} device(s) of kind {kinds}")
         return
     yield from check(others)

@@ -17,12 +17,13 @@ import numpy as np
 
 from xaijax.commands import device
 from xaijax.core.command_line import command_of
+from xaijax.core.compilation_cache import SETTING
 from xaijax.core.errors import XaiError
 from xaijax.core.version import __version__
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import as_model
 
-ABOUT = "tell versions, devices, extras and caches, and check one explanation that is known"
+ABOUT = "show versions, devices, extras and caches, and check one known explanation"
 EXAMPLE = """\
     xaijax doctor --device"""
 CORE = ("jax", "jaxlib", "numpy", "scikit-learn", "optax", "tqdm")
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
     for head, text in _lines():
         print(f"{head:12} {text}")
     try:
-        devices = [f"{one.device_kind} ({one.platform})" for one in jax.local_devices()]
+        devices = [f"{d.device_kind} ({d.platform})" for d in jax.local_devices()]
     except Exception as error:  # back ends raise errors of any type
         raise XaiError(
             f"JAX has no device: {type(error).__name__}: {error}. Try JAX_PLATFORMS=cpu."
@@ -69,11 +70,11 @@ def _lines() -> Iterator[tuple[str, str]]:
         has = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         lacks = f"not installed: {', '.join(absent)}" if absent else ""
         yield f"[{extra}]", "; ".join(filter(None, (has, lacks)))
-    cache = jax.config.values.get("jax_compilation_cache_dir")
-    none = "none; xaijax.enable_compilation_cache(folder) keeps compiled programs"
+    cache = jax.config.values.get(SETTING)
+    none = "none; xaijax.enable_compilation_cache() keeps compiled programs"
     yield "Cache", "a folder is set" if cache else none
     names_set = [name for name in VARIABLES if name in os.environ]
-    said = [f"{one} is set" if one in FOLDERS else f"{one}={os.environ[one]}" for one in names_set]
+    said = [f"{n} is set" if n in FOLDERS else f"{n}={os.environ[n]}" for n in names_set]
     yield "Variables", ", ".join(said) or "none that matter"
 
 

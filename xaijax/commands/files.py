@@ -97,7 +97,7 @@ def model_of(name: str, output: str | None = None) -> Model:
 
 def _output(text: str, classes: Any) -> Any:
     """The class with this text; else a position if it is a whole number."""
-    matches = [one for one in classes if str(one) == text]
+    matches = [label for label in classes if str(label) == text]
     return matches[0] if matches else int(text) if text.lstrip("-").isdigit() else text
 
 
@@ -154,17 +154,17 @@ def write_table(frame: Any, path: Path) -> Path:
     shown = frame.copy(deep=False)
     for place, dtype in enumerate(frame.dtypes):
         if dtype.kind not in "biufcmM":
-            shown.isetitem(place, [_as_text(one) for one in frame.iloc[:, place]])
+            shown.isetitem(place, [_as_text(value) for value in frame.iloc[:, place]])
     for axis in ("index", "columns"):
         labels = getattr(frame, axis)
         if labels.nlevels > 1:
-            texts: Any = [tuple(map(_as_text, one)) for one in labels]
+            texts: Any = [tuple(map(_as_text, label)) for label in labels]
             texts = type(labels).from_tuples(texts, names=list(map(_as_text, labels.names)))
         elif labels.dtype.kind in "biufcmM":
             texts = labels.rename(_as_text(labels.name))
         else:
             texts = require_tables().Index(
-                [_as_text(one) for one in labels], dtype=object, name=_as_text(labels.name)
+                [_as_text(label) for label in labels], dtype=object, name=_as_text(labels.name)
             )
         setattr(shown, axis, texts)
     text = shown.to_csv(lineterminator="\n")
@@ -243,7 +243,7 @@ def model_and_rows(arguments: argparse.Namespace) -> tuple[Model, Any]:
 def _refuse_others(model: Model, rows: Any, path: str) -> None:
     """Raises InputError for columns that the model does not take, above all a target."""
     known = model.feature_names
-    others = [str(one) for one in getattr(rows, "columns", ()) if known and str(one) not in known]
+    others = [str(c) for c in getattr(rows, "columns", ()) if known and str(c) not in known]
     if others:
         names = ", ".join([*others[:5], *["..."] * (len(others) > 5)])
         reason = f"{path} has columns that the model does not take: {names}"
@@ -258,7 +258,7 @@ def drawn(rows: Any, count: int, seed: int) -> Any:
 
 
 def of_users(ask: Callable[[], Any], name: str, remedy: str = "") -> Any:
-    """What a call of the user's code returns; what the code raises is shown in one line."""
+    """Returns the result of a call of the user's code; an exception is shown in one line."""
     try:
         return ask()
     except (XaiError, ImportError, OSError):

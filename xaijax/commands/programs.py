@@ -1,8 +1,8 @@
 """Reads an optimised program of one of XLA's compilers: its kernels, and its loops opened.
 
 An operation at the level of the program, or of a loop's body, is one kernel on a GPU and one fused
-step on a TPU. What it is made of is in a computation that it calls. The compiler writes down how
-many turns a loop takes, or its condition shows them, or the library named the loop by the most that
+step on a TPU. Its parts are in a computation that it calls. The compiler writes down how
+many times a loop runs, or its condition shows them, or the library named the loop by the most that
 it can take (`tiles.MOST_TURNS`). Any other loop raises `UnreadProgram`.
 
 The bench reads more of a program (`bench/hlo.py`), and so do tests of its products.
@@ -17,7 +17,7 @@ from functools import cached_property
 
 HEAD = re.compile(r"^(ENTRY )?%([\w.\-]+) \(.*\{\s*$")
 OPERATION = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\((.*)$")
-NO_KERNEL = (  # of a program's level: nothing is run, or the end of what was begun
+NO_KERNEL = (  # operations that run nothing, or that end an asynchronous one
     "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id "
     "opt-barrier async-done fusion-done copy-done slice-done dynamic-slice-done"
 ).split()
@@ -42,14 +42,14 @@ class Operation:
     @cached_property
     def calls(self) -> str | None:
         """The computation that it runs."""
-        found = re.search(r"(?:calls|to_apply)=%([\w.\-]+)", self.line)
-        return found[1] if found else None
+        match = re.search(r"(?:calls|to_apply)=%([\w.\-]+)", self.line)
+        return match[1] if match else None
 
     @cached_property
     def cycles(self) -> int:
         """As the compiler for a TPU estimates them."""
-        found = re.search(r'"estimated_cycles":"(\d+)"', self.line)
-        return int(found[1]) if found else 0
+        match = re.search(r'"estimated_cycles":"(\d+)"', self.line)
+        return int(match[1]) if match else 0
 
 
 class ProgramText:
@@ -66,11 +66,11 @@ class ProgramText:
                 self.entry = name if head[1] else self.entry
             elif line.startswith("}"):
                 name = None
-            elif name is not None and (found := OPERATION.match(line)):
-                self.computations[name].append(Operation(found[1], found[2], found[3], line))
+            elif name is not None and (match := OPERATION.match(line)):
+                self.computations[name].append(Operation(match[1], match[2], match[3], line))
 
     def steps(self) -> Iterator[tuple[tuple[int, ...], int, Operation]]:
-        """(turns of the loops around it, how often it runs, operation) of all kernels and loops."""
+        """(trips of the loops around it, how often it runs, operation) of all kernels and loops."""
         yield from self._steps(self.entry, 1, ())
 
     def _steps(
@@ -78,11 +78,11 @@ class ProgramText:
     ) -> Iterator[tuple[tuple[int, ...], int, Operation]]:
         for step in self.computations.get(name, ()):
             if step.kind == "while":
-                turns, _ = self.turns(step)
+                trips, _ = self.trip_count(step)
                 yield path, times, step
                 body = re.search(r"body=%([\w.\-]+)", step.line)
                 assert body is not None
-                yield from self._steps(body[1], times * turns, (*path, turns))
+                yield from self._steps(body[1], times * trips, (*path, trips))
             elif step.kind == "conditional":
                 yield path, times, step
                 names = re.findall(r"%([\w.\-]+)", step.line.partition("computation")[2])
@@ -93,8 +93,8 @@ class ProgramText:
             elif step.kind not in NO_KERNEL:
                 yield path, times, step
 
-    def turns(self, loop: Operation) -> tuple[int, bool]:
-        """(turns of a loop, whether these are the most that an argument of the program allows).
+    def trip_count(self, loop: Operation) -> tuple[int, bool]:
+        """(trips of a loop, whether these are the most that an argument of the program allows).
 
         JAX's loops count from 0 by 1: a constant in the condition is their number.
         """
@@ -110,27 +110,27 @@ class ProgramText:
         named = NAMED_TURNS.search(loop.line)
         if named is None:
             raise UnreadProgram(
-                "nothing says how many turns this loop takes; name it by MOST_TURNS: "
+                "nothing says how often this loop runs; name it by MOST_TURNS: "
                 + loop.line.strip()[-300:]
             )
         return int(named[1]), True
 
-    def inside(self, one: Operation) -> list[Operation]:
+    def inside(self, operation: Operation) -> list[Operation]:
         """The operation, or those of the computation that it runs, and of those in it."""
-        if one.calls is None or one.calls not in self.computations:
-            return [one]
-        return [each for step in self.computations[one.calls] for each in self.inside(step)]
+        if operation.calls is None or operation.calls not in self.computations:
+            return [operation]
+        return [each for step in self.computations[operation.calls] for each in self.inside(step)]
 
     @staticmethod
-    def names(one: Operation) -> list[str]:
+    def names(operation: Operation) -> list[str]:
         """The operations whose results it is given."""
-        given = one.line.partition(f" {one.kind}(")[2]
-        return re.findall(r"%([\w.\-]+)", given.split("), ")[0])
+        operands = operation.line.partition(f" {operation.kind}(")[2]
+        return re.findall(r"%([\w.\-]+)", operands.split("), ")[0])
 
 
 def kernels(text: str) -> int:
     """Kernels that one call of a program starts."""
-    return sum(times for _, times, one in ProgramText(text).steps() if one.kind not in LOOPS)
+    return sum(times for _, times, step in ProgramText(text).steps() if step.kind not in LOOPS)
 
 
 def _cost(steps: list[tuple[tuple[int, ...], int, Operation]]) -> tuple[int, int]:

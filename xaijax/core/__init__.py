@@ -6,6 +6,7 @@ Reading order:
     compiler            compiles programs around a known fault of the compiler
     pickling            recipes by which explainers and models are pickled
     public              wraps public callables; answers names and keywords of shap, captum, ...
+    deprecated          marks public names that will be removed
     typing              the types that public signatures name: rows, a model, a progress bar
     html                a result, a model or an explainer as a notebook shows it
     facts               the facts of a record as names and short texts

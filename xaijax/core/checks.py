@@ -59,13 +59,13 @@ def number(
 
 def positive(value: Any, name: str) -> float:
     """Returns a finite number above 0; raises for bool and text."""
-    return number(value, name, "a positive number", lambda one: 0 < one < math.inf)
+    return number(value, name, "a positive number", lambda v: 0 < v < math.inf)
 
 
 def share(value: Any, name: str, top: bool = False, remedy: str = "") -> float:
     """Returns a number in (0, 1), or in (0, 1] with `top`."""
     wanted = f"a number in (0, 1{']' if top else ')'}"
-    return number(value, name, wanted, lambda one: 0 < one < 1 or (top and one == 1), remedy)
+    return number(value, name, wanted, lambda v: 0 < v < 1 or (top and v == 1), remedy)
 
 
 def text(value: Any, name: str, none: bool = False) -> Any:
@@ -194,10 +194,10 @@ def real_numbers(value: Any, name: str) -> np.ndarray:
     try:
         array = np.asarray(value)
         objects = array.flat if array.dtype.kind == "O" else ()
-        if array.dtype.kind in "SUmM" or any(isinstance(one, str | bytes) for one in objects):
+        if array.dtype.kind in "SUmM" or any(isinstance(entry, str | bytes) for entry in objects):
             raise TypeError("texts or dates")
         if array.dtype.kind != "c" and not any(
-            isinstance(one, complex | np.complexfloating) for one in objects
+            isinstance(entry, complex | np.complexfloating) for entry in objects
         ):
             return np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -252,7 +252,7 @@ def leaves_of(tree: Any, name: str) -> tuple[list[Any], Any]:
     sort.
     """
     try:
-        return jax.tree.flatten(tree, is_leaf=lambda one: one is None)
+        return jax.tree.flatten(tree, is_leaf=lambda node: node is None)
     except ValueError as reason:
         raise InputTypeError(
             f"{name}: keys of a dict of several types do not sort. Name all leaves by texts."
@@ -355,7 +355,7 @@ def coarse_columns(array: np.ndarray, dtype: np.dtype) -> int:
     if array.dtype.kind != "f" or dtype.kind != "f" or array.dtype.itemsize <= dtype.itemsize:
         return 0
     sample = np.asarray(array[:: 1 + array.nbytes // CHUNK_BYTES])
-    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite or missing is kept
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite and missing numbers stay
         moved = np.abs(sample - sample.astype(dtype))
         spread = sample.max(axis=0) - sample.min(axis=0)
         coarse = (moved.max(axis=0) > 1e-4 * spread) & (spread > 0)

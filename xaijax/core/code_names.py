@@ -39,10 +39,10 @@ class Names:
 def names_of(code: CodeType) -> Names:
     """The names in the code, and in the code of functions within it."""
     names: dict[str, set[Any]] = {name: set() for name in Names.__dataclass_fields__}
-    for one in _codes(code):
-        names["changed"] |= _changed(one)
-        names["texts"] |= {text for const in one.co_consts for text in _texts(const)}
-        for step in dis.get_instructions(one):
+    for part in _codes(code):
+        names["changed"] |= _changed(part)
+        names["texts"] |= {text for const in part.co_consts for text in _texts(const)}
+        for step in dis.get_instructions(part):
             kind, name = step.opname, step.argval
             if kind in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
                 names["globals"].add(name)
@@ -50,7 +50,7 @@ def names_of(code: CodeType) -> Names:
                 names["attributes"].add(name)
             elif kind in ("STORE_GLOBAL", "DELETE_GLOBAL"):
                 names["written"].add(name)
-            elif kind in ("STORE_DEREF", "DELETE_DEREF") and name in one.co_freevars:
+            elif kind in ("STORE_DEREF", "DELETE_DEREF") and name in part.co_freevars:
                 names["written"].add(name)
             elif kind in ("STORE_ATTR", "DELETE_ATTR"):
                 names["assigned"].add(name)
@@ -58,7 +58,7 @@ def names_of(code: CodeType) -> Names:
                 names["modules"].add(name)
                 names["attributes"] |= set(name.split("."))
     by_text = bool(LOOKS_UP & (names["globals"] | names["attributes"]))
-    sets: dict[str, Any] = {name: frozenset(one) for name, one in names.items()}
+    sets: dict[str, Any] = {name: frozenset(entries) for name, entries in names.items()}
     return Names(**{**sets, "by_text": by_text})
 
 
@@ -68,11 +68,11 @@ def digest_of_code(code: CodeType) -> bytes:
     file.
     """
     digest = hashlib.blake2b(digest_size=16)
-    for one in _codes(code):
-        digest.update(repr((one.co_argcount, one.co_varnames, one.co_names)).encode())
-        digest.update(repr((one.co_freevars, one.co_cellvars, one.co_flags)).encode())
-        digest.update(one.co_code)
-        digest.update(repr([_constant(const) for const in one.co_consts]).encode())
+    for part in _codes(code):
+        digest.update(repr((part.co_argcount, part.co_varnames, part.co_names)).encode())
+        digest.update(repr((part.co_freevars, part.co_cellvars, part.co_flags)).encode())
+        digest.update(part.co_code)
+        digest.update(repr([_constant(const) for const in part.co_consts]).encode())
     return digest.digest()
 
 
@@ -90,7 +90,7 @@ def _constant(const: Any) -> Any:
     if isinstance(const, frozenset):
         return "set", sorted(map(repr, const))
     if isinstance(const, tuple):
-        return [_constant(one) for one in const]
+        return [_constant(item) for item in const]
     return type(const).__name__, repr(const)
 
 
@@ -99,8 +99,8 @@ def _texts(const: Any) -> Iterator[str]:
         yield const
         yield from re.findall(r"[A-Za-z_]\w*", const)
     elif isinstance(const, tuple | frozenset):
-        for one in const:
-            yield from _texts(one)
+        for item in const:
+            yield from _texts(item)
 
 
 def _changed(code: CodeType) -> set[str]:
@@ -114,7 +114,7 @@ def _changed(code: CodeType) -> set[str]:
         kind, name = step.opname, step.argval
         after = max(0, len(stack) + dis.stack_effect(step.opcode, step.arg, jump=False))
         if kind.startswith("LOAD_FAST"):
-            stack += [local.get(one) for one in (name if isinstance(name, tuple) else (name,))]
+            stack += [local.get(n) for n in (name if isinstance(name, tuple) else (name,))]
         elif kind in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"):
             # Python 3.11 and 3.12 push an empty place below a global that is called.
             stack += [None] * (after - len(stack) - 1) + [name]

@@ -20,7 +20,7 @@ def command_of(
     run: Callable[[argparse.Namespace], None] | None = None,
 ) -> argparse.ArgumentParser:
     """Adds a command whose help ends with an example; `run` is None if it has actions of its
-    own.
+    own. Each command has the option --no-compilation-cache, which `cli.main` reads.
     """
     command = commands.add_parser(
         name,
@@ -31,6 +31,8 @@ def command_of(
     )
     if run is not None:
         command.set_defaults(run=run)
+    help_text = "do not keep compiled programs in the user's cache folder for the next run"
+    command.add_argument("--no-compilation-cache", action="store_true", help=help_text)
     return command
 
 
@@ -44,7 +46,7 @@ def option(
     """Adds an option, "--rows N" with what stands for its value, or an argument, "file FILE"."""
     flag, _, shown = name.partition(" ")
     options = {"type": type, "metavar": shown or None}
-    more |= {word: one for word, one in options.items() if one is not None}
+    more |= {word: value for word, value in options.items() if value is not None}
     command.add_argument(flag, help=about, **more)
 
 

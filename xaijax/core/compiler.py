@@ -13,7 +13,8 @@ keeps.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -28,14 +29,33 @@ _STEP = re.compile(r"^\s+(?:ROOT )?%?([\w.-]+) = \S+ ([\w-]+)\(([^)]*)\)", re.MU
 _SAME = ("bitcast", "convert", "copy", "reshape", "transpose")  # the same numbers, elsewhere
 
 
+_under_way: list[None] = []  # one for each program that a thread compiles now
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Marks a program as traced or compiled inside, for the progress bar."""
+    _under_way.append(None)
+    try:
+        yield
+    finally:
+        _under_way.pop()
+
+
+def is_compiling() -> bool:
+    """Returns whether some thread of this process compiles a program now."""
+    return bool(_under_way)
+
+
 def compile_sound(lowered: Any) -> Any:
     """Returns `lowered.compile()`; if the program has a wrongly compiled fusion, without
     fusions.
     """
-    program = lowered.compile()
-    if repeats_an_operand(program.as_text() or ""):
-        return lowered.compile(compiler_options=WITHOUT_FUSIONS)
-    return program
+    with compiling():
+        program = lowered.compile()
+        if repeats_an_operand(program.as_text() or ""):
+            return lowered.compile(compiler_options=WITHOUT_FUSIONS)
+        return program
 
 
 def without_fused_products(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,11 +63,11 @@ def without_fused_products(function: Callable[..., Any]) -> Callable[..., Any]:
     or of its derivative with the operations around it.
     """
 
-    def traced(*given: Any) -> Any:
-        closed, out = jax.make_jaxpr(function, return_shape=True)(*given)
+    def traced(*args: Any) -> Any:
+        closed, out = jax.make_jaxpr(function, return_shape=True)(*args)
         if not _has_products(closed.jaxpr):
-            return function(*given)
-        answers = _with_barriers(closed.jaxpr, closed.consts, jax.tree.leaves(given))
+            return function(*args)
+        answers = _with_barriers(closed.jaxpr, closed.consts, jax.tree.leaves(args))
         return jax.tree.unflatten(jax.tree.structure(out), answers)
 
     return traced
@@ -63,9 +83,9 @@ def _has_products(jaxpr: Jaxpr) -> bool:
 
 def _inner(params: dict[str, Any]) -> list[Jaxpr]:
     """The traces among the parameters of a step."""
-    several = [one if isinstance(one, tuple | list) else (one,) for one in params.values()]
-    held = [getattr(one, "jaxpr", one) for values in several for one in values]
-    return [one for one in held if isinstance(one, Jaxpr)]
+    several = [value if isinstance(value, tuple | list) else (value,) for value in params.values()]
+    held = [getattr(value, "jaxpr", value) for values in several for value in values]
+    return [value for value in held if isinstance(value, Jaxpr)]
 
 
 def _with_barriers(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
@@ -79,9 +99,9 @@ def _with_barriers(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> 
         inputs, params = [read(var) for var in step.invars], step.params
         product = step.primitive.name == "dot_general"
         if product:
-            inputs = [_barrier(one) for one in inputs]
+            inputs = [_barrier(value) for value in inputs]
         elif any(map(_has_products, _inner(params))):
-            params = {key: _rewritten(one) for key, one in params.items()}
+            params = {key: _rewritten(value) for key, value in params.items()}
         bound = step.primitive.get_bind_params(params)
         functions, options = bound if isinstance(bound, tuple) else ((), bound)  # JAX before 0.12
         with step.ctx.manager:
@@ -99,7 +119,7 @@ def _rewritten(option: Any) -> Any:
         return option
     jaxpr, consts = getattr(option, "jaxpr", option), getattr(option, "consts", ())
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in jaxpr.invars]
-    closed = jax.make_jaxpr(lambda *given: _with_barriers(jaxpr, consts, given))(*shapes)
+    closed = jax.make_jaxpr(lambda *args: _with_barriers(jaxpr, consts, args))(*shapes)
     return closed if hasattr(option, "jaxpr") else closed.jaxpr
 
 
@@ -139,4 +159,4 @@ def _repeats(text: str, name: str) -> bool:
         return kind == "broadcast" or (kind in _SAME and repeated(operands))
 
     products = (operands for kind, operands in steps.values() if kind == "dot")
-    return any(repeated(one) for operands in products for one in operands.split(","))
+    return any(repeated(operand) for operands in products for operand in operands.split(","))

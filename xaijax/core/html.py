@@ -78,14 +78,14 @@ def _share(place: float) -> str:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns a table; the cells are HTML already, the heads are not."""
-    top = "".join(f'<th scope="col" {_LEFT}>{text(one, NAME)}</th>' for one in heads)
+    top = "".join(f'<th scope="col" {_LEFT}>{text(head, NAME)}</th>' for head in heads)
     inside = f"<thead><tr>{top}</tr></thead><tbody>{''.join(map(row, rows))}</tbody>"
     return f'<table style="{_SPACED}">{inside}</table>'
 
 
 def row(cells: Sequence[str]) -> str:
     """A row of a table, of cells that are HTML already."""
-    return "<tr>" + "".join(f"<td {_LEFT}>{one}</td>" for one in cells) + "</tr>"
+    return "<tr>" + "".join(f"<td {_LEFT}>{cell}</td>" for cell in cells) + "</tr>"
 
 
 def folded(title: str, facts: Iterable[tuple[str, str]], most: int = FACTS) -> str:
@@ -133,9 +133,9 @@ def shown(*names: str) -> Callable[[Any], str]:
     def card_of(self: Any) -> str:
         attributes = {name.rpartition(".")[2].strip("_"): _attribute(self, name) for name in names}
         known = {
-            name: one if isinstance(one, _PLAIN) else repr(one)
-            for name, one in attributes.items()
-            if one is not None
+            name: value if isinstance(value, _PLAIN) else repr(value)
+            for name, value in attributes.items()
+            if value is not None
         }
         title, _, rest = repr(self).partition("(")
         return card(title, [rest.removesuffix(")")], [], "Details", known)

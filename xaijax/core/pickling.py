@@ -1,9 +1,9 @@
 """Pickles objects for other processes as a recipe of parts, each packed separately.
 
-The other process makes the object anew from its constructor arguments: no compiled program, no
-device and no cached answer is sent. A part is packed by pickle if all of it can be imported, else
-by cloudpickle, which stores functions by value. Pickle alone, as a process pool calls it, is
-therefore enough for the whole, and an error names the argument that cannot be pickled.
+The other process calls the constructor with the same arguments: no compiled program, no device and
+no cached answer is sent. A part is packed by pickle if all of it can be imported, and by
+cloudpickle, which stores functions by value, otherwise. A process pool can therefore send the
+recipe by pickle alone, and an error names the argument that cannot be pickled.
 
 A packed part is a program: open only what you trust. No file of this library holds one.
 """
@@ -16,7 +16,7 @@ import inspect
 import pickle
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -32,8 +32,8 @@ Kind = TypeVar("Kind", bound=type)
 Made = TypeVar("Made")
 ROWS = ("background", "data", "pool")  # arguments that must not be iterators
 WAY = (
-    "Define functions and classes in a module that can be imported, and open what is no number or "
-    "text (files, connections, locks) inside of them."
+    "Define functions and classes in a module that can be imported, and open files, connections "
+    "and locks inside of them."
 )
 
 
@@ -46,7 +46,7 @@ def pack(value: Any, what: str) -> bytes:
     try:
         plain = pickle.dumps(value, protocol=5)
     except InputTypeError:
-        raise  # a part of it has said what cannot travel
+        raise  # the error of a part, which names the argument
     except Exception as error:  # each class may raise what it likes
         reason = f"{type(error).__name__}: {error}"
     if plain is not None and b"__main__" not in plain:  # a script is not imported elsewhere
@@ -57,7 +57,7 @@ def pack(value: Any, what: str) -> bytes:
         if plain is not None:
             return plain
         raise InputTypeError(
-            f"{what} cannot travel to another process by pickle ({reason}). For lambdas and "
+            f"{what} cannot be sent to another process by pickle ({reason}). For lambdas and "
             f'functions within functions: pip install "xaijax[scale]", which brings cloudpickle. '
             f"{WAY}"
         ) from None
@@ -67,7 +67,7 @@ def pack(value: Any, what: str) -> bytes:
         raise
     except Exception as error:
         raise InputTypeError(
-            f"{what} cannot travel to another process: {type(error).__name__}: {error}. {WAY}"
+            f"{what} cannot be sent to another process: {type(error).__name__}: {error}. {WAY}"
         ) from error
 
 
@@ -124,19 +124,31 @@ def recipe(make: Any, arguments: Mapping[str, Any], then: Mapping[str, Any] | No
     given.
     """
     name = make.__name__
-    if isinstance(arguments.get("devices"), list | tuple):  # their number is enough elsewhere
-        arguments = {**arguments, "devices": len(arguments["devices"])}
-    parts = {key: pack(one, f"{key}= of {name}") for key, one in arguments.items()}
-    changes = {key: pack(one, f"{key}= of replace") for key, one in (then or {}).items()}
+    if isinstance(arguments.get("devices"), list | tuple):
+        arguments = {**arguments, "devices": _elsewhere(arguments["devices"])}
+    parts = {key: pack(value, f"{key}= of {name}") for key, value in arguments.items()}
+    changes = {key: pack(value, f"{key}= of replace") for key, value in (then or {}).items()}
     return opened, (make, parts, changes)
+
+
+def _elsewhere(devices: Sequence[Any]) -> Any:
+    """The part of a recipe about devices: their number, which is enough in another process; or
+    (platform, number) if their platform is not the one that JAX prefers.
+    """
+    platform, count = devices[0].platform, len(devices)
+    return count if platform == jax.default_backend() else (platform, count)
 
 
 def opened(make: Any, parts: Mapping[str, bytes], changes: Mapping[str, bytes]) -> Any:
     """Makes the object that the recipe describes."""
     name = make.__name__
     arguments = {key: unpack(part, f"{key}= of {name}") for key, part in parts.items()}
-    if isinstance(arguments.get("devices"), int):  # results do not depend on how many there are
-        arguments["devices"] = min(arguments["devices"], jax.local_device_count())
+    devices = arguments.get("devices")
+    if isinstance(devices, int):  # results do not depend on how many there are
+        arguments["devices"] = min(devices, jax.local_device_count())
+    elif devices is not None:
+        platform, count = devices
+        arguments["devices"] = jax.local_devices(backend=platform)[:count]
     made = make(**arguments)
     then = {key: unpack(part, f"{key}= of {name}") for key, part in changes.items()}
     return made.replace(**then) if then else made
@@ -149,8 +161,8 @@ def _as_given(name: str, value: Any) -> Any:
 def travels(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
     """Makes objects of the class pickle as a recipe: the class and its constructor arguments.
 
-    Given rows are copied, so that the recipe stays as it was at construction. A subclass has no
-    recipe. read: (name, argument) -> the argument for the constructor and the recipe.
+    Rows are copied, since the caller may change them after construction. A subclass has no recipe.
+    read: (name, argument) -> the argument for the constructor and the recipe.
     """
     make: Callable[..., None] = cls.__init__
     signature = inspect.signature(make)
@@ -163,11 +175,11 @@ def travels(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
             make(self, *args, **kwargs)  # which says what is wrong
             return
         _, *arguments = bound.arguments.items()
-        held = at_rest((n, one) for n, one in arguments if n not in ROWS)
-        taken = {n: read(n, held[n]) if n in held else one for n, one in arguments}
+        held = at_rest((n, value) for n, value in arguments if n not in ROWS)
+        taken = {n: read(n, held[n]) if n in held else value for n, value in arguments}
         make(self, **taken)
         if type(self) is cls:
-            vars(self)["made of"] = {name: _copied(one) for name, one in taken.items()}
+            vars(self)["made of"] = {name: _copied(value) for name, value in taken.items()}
 
     def __reduce__(self: Any) -> Any:
         return recipe(cls, made_of(self))
@@ -182,15 +194,16 @@ def picklable_class(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> K
     return travels(public_class(cls), read)
 
 
-def made_of(one: Any) -> dict[str, Any]:
+def made_of(explainer: Any) -> dict[str, Any]:
     """Returns the constructor arguments as given; for an amortised explainer, those of its teacher.
     It raises InputTypeError if they are not known.
     """
-    one = getattr(one, "_teacher", one)
-    arguments = vars(one).get("made of") if hasattr(one, "__dict__") else None
+    explainer = getattr(explainer, "_teacher", explainer)
+    arguments = vars(explainer).get("made of") if hasattr(explainer, "__dict__") else None
     if arguments is None:
         raise InputTypeError(
-            f"{type(one).__name__} has no recipe by which to travel. Use an explainer of xaijax."
+            f"{type(explainer).__name__} cannot be pickled: its arguments are unknown. Use an "
+            "explainer of xaijax."
         )
     return dict(arguments)
 
@@ -198,7 +211,7 @@ def made_of(one: Any) -> dict[str, Any]:
 def at_rest(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Returns values by name: iterators, which can be read only once, as lists."""
     once = Iterator | KeysView | ValuesView
-    return {name: list(one) if isinstance(one, once) else one for name, one in values}
+    return {name: list(value) if isinstance(value, once) else value for name, value in values}
 
 
 def _copied(value: Any) -> Any:
@@ -211,5 +224,5 @@ def _copied(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(map(_copied, value))
     if type(value) is dict:
-        return {name: _copied(one) for name, one in value.items()}
+        return {name: _copied(value) for name, value in value.items()}
     return value

@@ -1,7 +1,7 @@
 """Limits of this process: whether it may use JAX after a fork; runs calls in parallel.
 
-JAX in a forked child waits for ever, since its threads are gone with the parent. What comes before
-the first use of JAX may fork as it likes; after it a child is refused at once.
+JAX in a forked child waits for ever, since the child has none of the parent's threads. The process
+may fork freely before its first use of JAX. A child of a later fork is refused at once.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ def in_order(function: Callable[..., _T], items: Iterable[Any], threads: int) ->
     pool = ThreadPoolExecutor(threads, "xaijax-model")
     under_way: deque[Future[_T]] = deque()
     try:
-        for one in items:
+        for item in items:
             # A thread starts without the caller's context variables (np.errstate is one).
             context = contextvars.copy_context()
-            under_way.append(pool.submit(context.run, function, one))
+            under_way.append(pool.submit(context.run, function, item))
             if len(under_way) >= threads:
                 yield under_way.popleft().result()
         while under_way:

@@ -45,23 +45,49 @@ _SAID_ELSEWHERE = {
     **{("QII.", word): "QII(samples=)" for word in ("nsamples", "max_evals", "samples")},
 }
 # Texts that several public docstrings share: `{name}`, alone on its line, is replaced by the text
-# here. A text that ends with a "Raises:" section may be followed by lines of the function's own.
+# here. Lines of the function's own may follow: another sentence, or another line of "Raises:".
 SHARED = {
-    "limits": """\
-batch_size: int or "auto". Model rows sent to the device at a time, or to a host model in one
-    call. The number is rounded up to whole tiles. "auto": 32 tiles (for a host model one call of
-    at most 32,768 rows), or fewer if `max_memory` requires it. `max_rows` of the model may make a
-    call smaller.
+    "batch_size": """\
+batch_size: int or "auto". Model rows sent to the device, or to a host model, at a time, rounded up
+    to whole tiles. It changes no value. "auto": 32 tiles (a host model: up to 32,768 rows), or
+    fewer if `max_memory` or the model's layers require it. `max_rows` may make a call smaller.""",
+    "memory": """\
 max_memory: int or None. Limit in bytes for the memory plan of a run. None: the environment's
     `XAIJAX_MEMORY_LIMIT`, or else half of the memory that is free at the first call.
 devices: None (all local JAX devices), a number of them, or a list of `jax.Device`.
 tile: int or None. Rows of one call of the compiled model, a power of two of at least 32 (for a
     host model the rows that are summed together). None: chosen from the widths of the model's
-    layers and the kind of device; for a host model from `max_memory`. Sums are rounded within a
-    tile, so another tile may change the last bits of the values; another `batch_size` does not.""",
+    layers and the kind of device; for a host model from `max_memory`, too. Sums are rounded within
+    a tile: another tile may change the last bits of the values.""",
+    "path": """\
+path: "auto", "small" or "tiled": how hybrids are answered. "tiled" compiles programs that make
+    hybrids, answer them in tiles and sum the answers. "small" compiles nothing but the model, for
+    32 rows at a time: hybrids are made and summed in NumPy, so that the first answer to a small
+    question comes at once. "auto": "small" for at most 32,768 hybrids (8,192 on an accelerator)
+    that make at most 2^25 numbers in the widest layer, if tile= is left out. N instances, B
+    background rows and C coalitions of an instance are N B C hybrids. "small" uses one device.
+    Values are identical bit for bit within one path, and agree within rounding across paths;
+    stats["path"] says which one answered.""",
+    "levels": """\
+levels: None or "bfloat16", for a JAX function or module. "bfloat16": the model in
+    precision="bfloat16", a copy, answers the budget's coalitions, and few orders of players are
+    answered by both. The values are Shapley values of the model itself, unbiased where the
+    estimator is ("permutation"), and standard errors include both draws. It pays on accelerators
+    that are faster in bfloat16; stats["full_rows"] is the number of rows that the model itself
+    answered. Sampled values only: not with estimator="exact", tolerance=, top= or a link.""",
     "ax": "ax: matplotlib `Axes` to draw on. None makes a figure.",
-    "max_display": "max_display: int, at least 1. Number of players shown one by one.",
+    **{
+        f"max_{things}": f"max_display: int, at least 1. Number of {things} shown one by one."
+        for things in ("players", "sets", "rules")
+    },
     "output": "output: name or position of one output. Needed if there are several.",
+    "outputs": "output: name or position of one output. None: all outputs.",
+    "instance": "instance: position or name of the instance. Needed if there are several.",
+    "limit": """\
+limit: positive float or None. The end of the colour scale. None: the largest |value|.""",
+    "cmap": """\
+cmap: a matplotlib colour map or its name, such as "RdBu_r". None: blue, white, orange.""",
+    "colorbar": "colorbar: bool. Whether to draw the colour scale.",
     "axes": """\
 Returns:
     The `Axes`.
@@ -85,7 +111,7 @@ Raises:
 }
 
 
-SHARED["shown"] = "\n".join(SHARED[name] for name in ("ax", "max_display", "output"))
+SHARED["shown"] = "\n".join(SHARED[name] for name in ("ax", "max_players", "output"))
 
 
 def public(function: _F, name: str | None = None) -> _F:

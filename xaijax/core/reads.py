@@ -62,8 +62,8 @@ class Reads:
     """The values that were read.
 
     Attributes:
-        facts: what was found, by the name under which the code reads a value ("scale",
-            "settings.factor"); equal facts are equal values.
+        facts: facts about each value, by the name under which the code reads it ("scale",
+            "settings.factor"); equal facts mean equal values.
         functions: the Python functions whose code was read, weakly.
         jitted: whether the user compiled one of them with `jax.jit`.
         arrays: NumPy's arrays of numbers among the facts, by name.
@@ -102,8 +102,8 @@ def reads_of(
     reader.read("", function, _NONE, 0)
     for name in sorted(reader.texts & os.environ.keys()) if reader.reads_environment else ():
         reader.facts[f"os.environ[{name!r}]"] = [("text", os.environ[name])]
-    reader.found.facts = {name: tuple(facts) for name, facts in reader.facts.items()}
-    return reader.found
+    reader.result.facts = {name: tuple(facts) for name, facts in reader.facts.items()}
+    return reader.result
 
 
 def shown(name: str) -> str:
@@ -126,7 +126,7 @@ class _Reader:
     def __init__(self, portable: bool, digest: Callable[[Any], bytes | None] | None) -> None:
         self.portable, self.digest = portable, digest
         self.facts: dict[str, list[Hashable]] = {}
-        self.found = Reads()
+        self.result = Reads()
         self._left = MOST
         self._seen: dict[int, set[str]] = {}
         self._held: list[Any] = []  # so that no other object gets the place of one seen
@@ -182,8 +182,8 @@ class _Reader:
 
     def _note(self, path: str) -> None:
         """Notes that a value was not read completely."""
-        if path not in self.found.unread:
-            self.found.unread.add(path)
+        if path not in self.result.unread:
+            self.result.unread.add(path)
             self._add(path, "not read whole")
 
     def _known(self, value: Any, names: Iterable[str]) -> set[str]:
@@ -201,7 +201,7 @@ class _Reader:
     def _read_array(self, path: str, array: np.ndarray, names: Names, deep: int) -> None:
         if not array.dtype.hasobject:
             self._add(path, self._digest(path, array))
-            self.found.arrays.append((path, array))
+            self.result.arrays.append((path, array))
             return
         self._add(path, ("objects", array.shape))
         if self._known(array, ()):
@@ -228,9 +228,9 @@ class _Reader:
 
     def _read_entries(self, path: str, value: Any, names: Names, deep: int) -> None:
         flat = [*value, *value.values()] if isinstance(value, Mapping) else value
-        if len(value) <= MANY and all(type(one) in PLAIN for one in flat):
+        if len(value) <= MANY and all(type(entry) in PLAIN for entry in flat):
             if len(value) < MOST:
-                self.texts |= {one for one in flat if type(one) is str}
+                self.texts |= {entry for entry in flat if type(entry) is str}
             text = map(repr, value.items() if isinstance(value, Mapping) else value)
             ordered = sorted(text) if isinstance(value, set | frozenset) else list(text)
             if isinstance(value, set | frozenset) or len(value) > APART:
@@ -239,22 +239,22 @@ class _Reader:
                 self._add(path, _short(entry))
             return
         if isinstance(value, set | frozenset):
-            kinds = (repr(one) if _is_plain(one) else type(one).__qualname__ for one in value)
+            kinds = (repr(v) if _is_plain(v) else type(v).__qualname__ for v in value)
             self._add(path, _short(" ".join(sorted(kinds))))
             if not all(map(_is_plain, value)):
                 self._note(path)
             return
         if not isinstance(value, Mapping):
-            for one in _first(value, max(0, self._left) + 1):
-                self.read(path, one, names, deep + 1)
+            for item in _first(value, max(0, self._left) + 1):
+                self.read(path, item, names, deep + 1)
             return
         if "__builtins__" in value and "__name__" in value:  # the globals of a module
             self._read_named(path, value.get, names.attributes | names.texts, names, deep)
             return
-        for key, one in _first(value.items(), max(0, self._left) + 1):
+        for key, item in _first(value.items(), max(0, self._left) + 1):
             plain = type(key) in PLAIN
             self._add(path, _short(repr(key)) if plain else type(key).__qualname__)
-            self.read(path, one, names, deep + 1)
+            self.read(path, item, names, deep + 1)
 
     def _read_function(self, path: str, function: Any, deep: int) -> None:
         """Reads a user's function completely; for a library's function, the user's function that it
@@ -276,7 +276,7 @@ class _Reader:
                     self.read(path, held, _NONE, deep + 1)
             return
         names = names_of(code)
-        self.found.functions.append(weakref.ref(function))
+        self.result.functions.append(weakref.ref(function))
         self.texts |= names.texts
         self._add(f"{path}{CODE}", digest_of_code(code))
         if inner is not None:
@@ -284,8 +284,8 @@ class _Reader:
         defaults = function.__defaults__ or ()
         first = code.co_argcount - len(defaults)
         defaulted = zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
-        for name, one in (*defaulted, *(function.__kwdefaults__ or {}).items()):
-            self.read(_joined(path, name), one, names, deep + 1)
+        for name, value in (*defaulted, *(function.__kwdefaults__ or {}).items()):
+            self.read(_joined(path, name), value, names, deep + 1)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._read_variable(path, name, _content(cell), names, deep)
         wanted = names.globals | _looked_up(names)
@@ -297,9 +297,9 @@ class _Reader:
             for full in (name, f"{package}.{name}"):
                 if full in sys.modules:
                     self.read(_joined(path, name), sys.modules[full], names, deep + 1)
-        for name, one in sorted(vars(function).items()):
+        for name, value in sorted(vars(function).items()):
             if name in names.attributes and name not in ("__wrapped__", *names.assigned):
-                self.read(_joined(path, name), one, names, deep + 1)
+                self.read(_joined(path, name), value, names, deep + 1)
 
     def _read_variable(self, path: str, name: str, value: Any, names: Names, deep: int) -> None:
         if value is _EMPTY or name in names.written:
@@ -346,7 +346,7 @@ class _Reader:
     def _read_object(self, path: str, value: Any, names: Names, deep: int, module: str) -> None:
         kind = type(value)
         if isinstance(value, JIT):
-            self.found.jitted |= not of_library(getattr(value, "__module__", None))
+            self.result.jitted |= not of_library(getattr(value, "__module__", None))
         if module.partition(".")[0] == "sklearn" and hasattr(value, "get_params"):
             self._add(path, kind.__qualname__)
             digest = None if self.digest is None else self.digest(value)
@@ -356,9 +356,9 @@ class _Reader:
             return
         if callable(state := getattr(kind, "state_dict", None)) and "torch" in sys.modules:
             tensors: Any = state(value)
-            for name, one in sorted(tensors.items()):
-                if hasattr(one, "detach"):
-                    self._add(path, (name, digest_of_array(one.detach().cpu())))
+            for name, tensor in sorted(tensors.items()):
+                if hasattr(tensor, "detach"):
+                    self._add(path, (name, digest_of_array(tensor.detach().cpu())))
         if "a tree" in self._known(value, ("a tree",)):
             for leaf in _leaves(value)[: max(0, self._left) + 1]:
                 self.read(path, leaf, names, deep + 1)
@@ -384,9 +384,9 @@ class _Reader:
         if isinstance(value, types.SimpleNamespace) or module == "argparse":
             simple = (object,)
         for name in sorted(self._known(value, wanted)):
-            one = attributes.get(name, _EMPTY)
-            if one is not _EMPTY and isinstance(one, simple):
-                self.read(_joined(path, name), one, names, deep + 1)
+            attribute = attributes.get(name, _EMPTY)
+            if attribute is not _EMPTY and isinstance(attribute, simple):
+                self.read(_joined(path, name), attribute, names, deep + 1)
         if not self.portable and before == self._left:
             self._add(path, SameObject(value))
 
@@ -404,8 +404,8 @@ class _Reader:
         assigned, changes = set(names.assigned), set(names.changed)
         for base in kind.__mro__:  # called by operators, and without a name
             if not of_library(base.__module__):
-                dunder = (one for one in vars(base) if one.startswith("__") and one.endswith("__"))
-                wanted |= {one for one in dunder if _functions(vars(base)[one])}
+                dunder = (n for n in vars(base) if n.startswith("__") and n.endswith("__"))
+                wanted |= {n for n in dunder if _functions(vars(base)[n])}
         waiting, looked = set(wanted), set(wanted)
         while waiting:
             name = waiting.pop()
@@ -421,7 +421,7 @@ class _Reader:
                 waiting |= more
                 looked |= more
         sets = {"attributes": looked, "assigned": assigned, "changed": changes}
-        names = dataclasses.replace(names, **{name: frozenset(one) for name, one in sets.items()})
+        names = dataclasses.replace(names, **{k: frozenset(words) for k, words in sets.items()})
         for name in sorted(self._known(owner, looked)):
             member = _static(owner, kind, name)
             functions = _functions(member)
@@ -435,8 +435,8 @@ class _Reader:
                 self.read(_joined(path, name), member, names, deep + 1)
         if isinstance(owner, dict | list | tuple | set) and not isinstance(owner, type):
             entries = [*owner.items()] if isinstance(owner, dict) else [*owner]
-            for one in entries[: max(0, self._left) + 1]:
-                self.read(path, one, names, deep + 1)
+            for entry in entries[: max(0, self._left) + 1]:
+                self.read(path, entry, names, deep + 1)
 
 
 def _looked_up(names: Names) -> frozenset[str]:
@@ -462,7 +462,7 @@ def _content(cell: types.CellType) -> Any:
 
 
 def _first(values: Iterable[Any], most: int) -> list[Any]:
-    return [one for _, one in zip(range(most), values, strict=False)]
+    return [value for _, value in zip(range(most), values, strict=False)]
 
 
 def _is_plain(value: Any) -> bool:
@@ -485,10 +485,10 @@ def _names_within(value: functools.partial[Any], names: Names) -> Names:
     return _both(names, inside)
 
 
-def _both(one: Names, other: Names) -> Names:
+def _both(a: Names, b: Names) -> Names:
     sets = (f for f in Names.__dataclass_fields__ if f != "by_text")
-    joined: dict[str, Any] = {name: getattr(one, name) | getattr(other, name) for name in sets}
-    return Names(**joined, by_text=one.by_text or other.by_text)
+    joined: dict[str, Any] = {name: getattr(a, name) | getattr(b, name) for name in sets}
+    return Names(**joined, by_text=a.by_text or b.by_text)
 
 
 @functools.lru_cache(4096)
@@ -514,7 +514,7 @@ def _leaves(value: Any) -> list[Any]:
         leaves = jax.tree.leaves(value)
     except Exception:  # the class's own code, which may fail for such an object
         return []
-    return [one for one in leaves if one is not value]
+    return [leaf for leaf in leaves if leaf is not value]
 
 
 def _static(owner: Any, kind: type, name: str) -> Any:

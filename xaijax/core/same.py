@@ -28,7 +28,7 @@ class SameArray:
         mine, theirs = self.value, other.value
         if mine is theirs:
             return True
-        if any(isinstance(one, Tracer) for one in (mine, theirs)):
+        if any(isinstance(array, Tracer) for array in (mine, theirs)):
             return False
         if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
             return False

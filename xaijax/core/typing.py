@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ModelLike(Protocol):
-    """What a report asks of a model that `xaijax.as_model` made."""
+    """The members of a model of `xaijax.as_model` that a report uses."""
 
     @property
     def name(self) -> str: ...
@@ -37,3 +37,7 @@ PlayerSpec: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]] |
 Outputs: TypeAlias = "Literal['predicted'] | ArrayLike | None"
 # All local devices (None), a number of them, or a list of `jax.Device`.
 Devices: TypeAlias = "int | Sequence[Any] | None"
+# How hybrids are answered: by programs of tiles, without any, or as sizes say.
+AnswerPath: TypeAlias = Literal["auto", "small", "tiled"]
+# The cheaper model that answers most coalitions of sampled values: none, or a bfloat16 copy.
+Levels: TypeAlias = Literal["bfloat16"] | None

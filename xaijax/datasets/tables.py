@@ -53,8 +53,8 @@ def _read(name: str, *dropped: str, **options: Any) -> Table:
 def _stacked(*parts: Table) -> Table:
     """Joins the rows of all parts, one part after the other."""
     concat = optional("pandas").concat
-    X, y = (concat([getattr(one, of) for one in parts], ignore_index=True) for of in ("X", "y"))
-    return Table(X, y, parts[0].source, tuple(file for one in parts for file in one.files))
+    X, y = (concat([getattr(part, of) for part in parts], ignore_index=True) for of in ("X", "y"))
+    return Table(X, y, parts[0].source, tuple(file for part in parts for file in part.files))
 
 
 def _known(value: Any, name: str, accepted: tuple[str, ...]) -> Any:
@@ -260,7 +260,7 @@ def adult(
     """
     _known(reading, "reading", ("raw", "shap", "qii"))
     _known(part, "part", ("train", "test", "all"))
-    parts = [_part(one) for one in (("train", "test") if part == "all" else (part,))]
+    parts = [_part(name) for name in (("train", "test") if part == "all" else (part,))]
     table = _stacked(*parts)
     if reading == "qii":
         return replace(table, X=table.X.drop(columns="fnlwgt"))

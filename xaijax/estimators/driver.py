@@ -1,9 +1,9 @@
-"""Values of instances: exact ones, and the driver of the sampled estimators.
+"""Computes exact values, and drives the sampled estimators.
 
-The exact estimator asks every coalition of every instance once. The driver asks coalitions that all
-instances share: an `Estimator` says which come next and what their values give. Here the game is
-asked, and with a rule each instance stops when what it was asked for is certain. A new estimator
-needs a file of its own, and its name in `METHODS` and `EstimatorName`.
+The exact estimator evaluates every coalition of every instance once. The driver evaluates
+coalitions that all instances share: an `Estimator` chooses them and computes the values. With a
+rule each instance stops when the requested claim is certain. A new estimator needs its own file,
+and its name in `METHODS` and `EstimatorName`.
 
 Letters: N instances, P players, C coalitions, K outputs.
 """
@@ -33,8 +33,8 @@ from xaijax.players.index import Index
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax_kernels.games.semivalues import count, of_tables, semivalue
 
-LARGEST_MATRIX = 1 << 25  # entries of what makes interactions of a pair's sub-coalitions
-PIECE = 14  # log2 of the sub-coalitions that are summed in one go, about
+LARGEST_MATRIX = 1 << 25  # entries of the matrix from a pair's sub-coalitions to interactions
+PIECE = 14  # log2 of the sub-coalitions that are summed at once, approximately
 
 
 class Estimate(NamedTuple):
@@ -44,9 +44,9 @@ class Estimate(NamedTuple):
     base: np.ndarray  # [N, K], the value with everything replaced
     full: np.ndarray  # [N, K], the value with nothing replaced
     std_errors: np.ndarray | None  # like values; None: exact
-    span: np.ndarray  # [N], largest change of the answer within what was summed
+    span: np.ndarray  # [N], largest change of the output within a sum
     summed: np.ndarray  # [N], sub-coalitions in the largest sum that a loop took in its own dtype
-    fitted: bool = False  # whether each base is fitted, as an intercept is, not a mean of answers
+    fitted: bool = False  # whether each base is fitted, like an intercept, not a mean of outputs
 
 
 @dataclass
@@ -59,17 +59,17 @@ class InstanceValues:
     std_errors: Any  # [n, M, K], 0 where exact; None: all are exact
     dof: np.ndarray  # [n], degrees of freedom of the standard errors; infinite where exact
     coalitions: np.ndarray  # int64 [n], sampled; empty and full not counted; 0 where exact
-    span: np.ndarray  # [n], largest change of the answer within what was summed
-    summed: np.ndarray  # [n], coalitions in one sum; 0: no sum but in float64
+    span: np.ndarray  # [n], largest change of the output within a sum
+    summed: np.ndarray  # [n], coalitions in one sum; 0: all sums are in float64
     pairs: np.ndarray  # int64 [n], units drawn; 0 where exact
-    met: np.ndarray  # bool [n], the rule's last answer; False without a rule, True where exact
-    checks: np.ndarray  # int64 [n], of the rule, if the budget is used up; 0 where exact
-    whole: np.ndarray  # int64 [n], units that asked every player; 0 where exact
+    met: np.ndarray  # bool [n], the rule's last result; False without a rule, True where exact
+    checks: np.ndarray  # int64 [n], checks of the rule within the full budget; 0 where exact
+    whole: np.ndarray  # int64 [n], units that sampled every player; 0 where exact
     heavy: np.ndarray  # bool [n], see `heavy_tail`; False where exact
 
     @classmethod
     def exact(cls, estimate: Estimate) -> InstanceValues:
-        """Returns values for which all coalitions were asked."""
+        """Returns values for which all coalitions were evaluated."""
         out = cls.empty(len(estimate.values), 0, 0, 0)
         for name in ("values", "base", "full", "std_errors", "span", "summed"):
             setattr(out, name, getattr(estimate, name))
@@ -78,7 +78,7 @@ class InstanceValues:
 
     @classmethod
     def empty(cls, n: int, M: int, K: int, stops: int) -> InstanceValues:
-        """Returns the arrays before anything is asked; stops: checkpoints."""
+        """Returns the arrays before anything is evaluated; stops: checkpoints."""
         zeros, whole = np.zeros, np.int64
         return cls(
             values=zeros((n, M, K)),
@@ -98,7 +98,7 @@ class InstanceValues:
 
     @classmethod
     def joined(cls, parts: Sequence[InstanceValues]) -> InstanceValues:
-        """Returns sampled instances one part after the other."""
+        """Concatenates parts of sampled instances."""
         names = cls.__dataclass_fields__
         return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
 
@@ -106,7 +106,7 @@ class InstanceValues:
     def mixed(
         cls, exact: np.ndarray, enumerated: InstanceValues, sampled: InstanceValues
     ) -> InstanceValues:
-        """Returns some of each; exact: bool [n], which are enumerated."""
+        """Merges enumerated and sampled instances; exact: bool [n], the enumerated ones."""
 
         def both(name: str) -> np.ndarray:
             first, second = getattr(enumerated, name), getattr(sampled, name)
@@ -119,12 +119,12 @@ class InstanceValues:
         return cls(**{name: both(name) for name in cls.__dataclass_fields__})
 
     def part(self, start: int, end: int) -> InstanceValues:
-        """Returns views of some of the sampled instances: a write there is a write here."""
+        """Returns views of some of the sampled instances: writes to them change this object."""
         names = self.__dataclass_fields__
         return InstanceValues(**{name: getattr(self, name)[start:end] for name in names})
 
     def take(self, left: np.ndarray, ended: RaceResult) -> None:
-        """Writes what the race of some of the instances `left` gave."""
+        """Writes the results of the race of some of the instances `left`."""
         at = left[ended.rows]
         self.values[at], self.std_errors[at] = ended.values, ended.std_errors
         self.coalitions[at], self.pairs[at] = ended.coalitions, ended.pairs
@@ -138,8 +138,8 @@ def _summed(
 
     by_size: weights [P - s + 1] of sets of s = 1, 2, ...
 
-    If the model is declared random, every sub-coalition is one independent answer with the standard
-    deviation that the probe found. With weights w over donors, Var phi_i = sigma^2 sum w^2 times
+    If the model is declared random, every sub-coalition is an independent output with the standard
+    deviation measured by the probe. With weights w over donors, Var phi_i = sigma^2 sum w^2 times
     the sum of the squared weights of all sub-coalitions in a value.
     """
     totals = queries.semivalues(game, weights, rows)
@@ -162,23 +162,20 @@ def _squares(by_size: Sequence[np.ndarray], P: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Exact:
-    """The semivalue with weights p [P], of one single set of each size: what an explainer asks for
-    instances that it enumerates.
+    """The semivalue with weights p [P] of a single set by size, for instances that an explainer
+    enumerates.
     """
 
     p: np.ndarray
     index: Index
     name = "exact"
-    efficient = True  # base value plus Shapley values is f(x) but for rounding
+    solvable = True  # by a closed form, if the model has one
+    efficient = True  # base value plus Shapley values is f(x) up to rounding
 
     @cached_property
     def weights(self) -> Weights:
-        """The matrices of `p`, which all calls share."""
+        """The matrices of `p`, shared by all calls."""
         return Weights.semivalue(self.p)
-
-    def in_closed_form(self, game: GameRun) -> bool:
-        """Whether the values come from full rows alone; probes the model."""
-        return queries.in_closed_form(game, self.weights)
 
     def cost(self, game: GameRun, rows: np.ndarray) -> None:
         """Adds what `estimate` asks for the instances `rows` [n] to the game's cost."""
@@ -197,9 +194,10 @@ class Exact:
 def exact_sets(game: GameRun, of: OfSets, rows: np.ndarray) -> Estimate:
     """Interactions of the instances `rows`; values [n, M, K] of sets of 1 to `of.order` players.
 
-    They come in closed form if there is one, else by pairs (`by_pairs`), else by full tables.
+    They use a closed form if there is one, else pairs (`by_pairs`), else full tables. `exact_cost`
+    has counted the game's pairs unless there is a closed form.
     """
-    if not by_pairs(game, of)[rows].all() and not queries.in_closed_form(game, Weights(of)):
+    if not by_pairs(game, of)[rows].all():
         if game.engine.findings.noise is not None:
             raise InputError(
                 f"order={of.order}: sets of this size go by full tables, which do not show "
@@ -212,8 +210,7 @@ def exact_sets(game: GameRun, of: OfSets, rows: np.ndarray) -> Estimate:
 
 def by_pairs(game: GameRun, of: OfSets) -> np.ndarray:
     """Whether an instance's interactions may be summed pair by pair, bool [N]: the quantity is
-    linear, and the matrices of its widest pair are no larger than LARGEST_MATRIX. `exact_cost`
-    counted the game's pairs.
+    linear, and the matrices of its widest pair are no larger than LARGEST_MATRIX.
     """
     widest, place = np.unique(game.largest, return_inverse=True)
     fits = np.zeros(len(widest), bool)
@@ -225,7 +222,8 @@ def by_pairs(game: GameRun, of: OfSets) -> np.ndarray:
 
 
 def by_tables(game: GameRun, rows: np.ndarray, read: Callable[[np.ndarray], Any]) -> Estimate:
-    """What `read` makes of full tables [n, 2^P, K]: values [n, P, K] and base values [n, K]."""
+    """The results of `read` for full tables [n, 2^P, K]: values [n, P, K] and base values [n,
+    K]."""
     parts = []
     for table in queries.tables(game, rows):
         span = np.abs(table - table[:, :1]).max(axis=(1, 2))
@@ -235,7 +233,7 @@ def by_tables(game: GameRun, rows: np.ndarray, read: Callable[[np.ndarray], Any]
 
 
 AnyIndex: TypeAlias = Index | InteractionIndex
-# What `estimator=` takes: "auto", "exact" and the names of METHODS.
+# The values of `estimator=`: "auto", "exact" and the names of METHODS.
 EstimatorName: TypeAlias = Literal["auto", "exact", "permutation", "kernel", "gaussian-process"]
 METHODS: dict[str, Estimator] = {
     "permutation": Permutation(),
@@ -248,10 +246,10 @@ SAMPLERS: dict[str, Estimator] = {
     "pairs": PairSampler(),
     "unbiased-pairs": UnbiasedPairSampler(),
 }
-# Roundings of an answer that two equal values may be apart: a model adds some hundred products, at
-# another place of a batch in another order, and errors of a unit each come to their square root.
+# Roundings of an output by which two equal values may differ: a model adds hundreds of products, in
+# another order at another position of a batch, and n errors of one unit add up to sqrt(n).
 ROUNDINGS = 16
-SILENT = 5e11  # operations of a core between two moves of the progress bar: some 20 seconds
+SILENT = 5e11  # operations of a core between two updates of the progress bar: about 20 seconds
 
 
 def refuse_undrawable(
@@ -259,7 +257,7 @@ def refuse_undrawable(
 ) -> None:
     """Raises MemoryPlanError for a budget whose coalitions cannot be held.
 
-    K: outputs, one at least; given: False if nobody chose the budget.
+    K: outputs, at least one; given: False for the default budget.
     """
     memory, P = game.engine.memory.whole, game.P
     held = SAMPLERS[method].cost(P, index, budget, K).held
@@ -285,14 +283,14 @@ def sampled(
 ) -> InstanceValues:
     """Samples the instances `rows` [n] of the game.
 
-    rule: an instance stops at the first checkpoint at which it is met. The checkpoints double the
-    number of pairs, or go half the way there, and do not depend on the data.
+    rule: an instance stops at the first checkpoint that meets it. The checkpoints double the number
+    of pairs, with or without one in between, and do not depend on the data.
     """
     K = game.probe().outputs
     refuse_undrawable(game, method, index, budget, K)
     drawn = _Drawn(game, method, index, budget, seed, rule.checks if rule else 0)
     together = _together(game, method, index, budget)
-    # One array for all: parts that are joined at the end would be there twice.
+    # One array for all: parts joined at the end would need twice the memory.
     out = InstanceValues.empty(len(rows), drawn.method.count(game.P), K, len(drawn.stops))
     for i in range(0, len(rows), together):
         chunk = rows[i : i + together]
@@ -302,11 +300,11 @@ def sampled(
 
 
 def _together(game: GameRun, method: str, index: AnyIndex, budget: int) -> int:
-    """How many instances are asked, and then worked at, together."""
+    """Number of instances that are evaluated, and then processed, together."""
     K = game.probe().outputs
     fit = game.engine.memory.fits("results", 24 * K * (budget + 2))
     work = K * SAMPLERS[method].cost(game.P, index, budget, K).each
-    return max(1, min(fit, int(SILENT / max(work, 1.0))))  # of one player there is no work
+    return max(1, min(fit, int(SILENT / max(work, 1.0))))  # one player needs no work
 
 
 def sampled_cost(
@@ -320,7 +318,7 @@ def sampled_cost(
     drawn = _Drawn(game, method, index, budget, seed)
     together = _together(game, method, index, budget)
     state, new, _ = next(iter(drawn))
-    game.cost.hold(results=24 * K * (budget + 2) * min(together, len(rows)))
+    game.cost.reserve(results=24 * K * (budget + 2) * min(together, len(rows)))
     for i in range(0, len(rows), together):
         if drawn.scans:
             queries.scan_cost(game, len(state.drawn), rows[i : i + together])
@@ -329,17 +327,17 @@ def sampled_cost(
 
 
 class _Drawn:
-    """The coalitions up to each checkpoint, drawn once for all instances."""
+    """The coalitions of each checkpoint, drawn once for all instances."""
 
     def __init__(
         self, game: GameRun, method: str, index: AnyIndex, budget: int, seed: int, checks: int = 0
     ) -> None:
-        """checks: while the number of units doubles; 0: one at the end."""
+        """checks: number of checks per doubling of the units; 0: only at the end."""
         self.method, self.most, self.seed = SAMPLERS[method], budget, seed
         units = self.method.units(game.P, index, budget)
         least = self.method.first_stop(game.P)
         steps = [least << i for i in range(48)]
-        if checks == 2:  # the half way, which is no further than the first of the next doubling
+        if checks == 2:  # half way, at most the first checkpoint of the next doubling
             steps = sorted([*steps, *(3 * step // 2 for step in steps)])
         self.steps = steps if checks else []
         self.stops = [s for s in self.steps if s < units] + [units]
@@ -349,10 +347,10 @@ class _Drawn:
         self._kept: list[tuple[Any, np.ndarray]] = []
 
     def __iter__(self) -> Iterator[tuple[Any, np.ndarray, bool]]:
-        """(state, what is new in it, whether it is the last) for each checkpoint.
+        """Yields (state, its new units, whether it is the last) for each checkpoint.
 
-        `method.masks` makes coalitions of what is new, a part at a time; orders that are scanned
-        need none.
+        `method.masks` makes coalitions from the new units, a part at a time; scanned orders need
+        none.
         """
         for i, stop in enumerate(self.stops):
             if i == len(self._kept):
@@ -364,32 +362,34 @@ class _Drawn:
 def _fill(
     out: InstanceValues, game: GameRun, rows: np.ndarray, drawn: _Drawn, rule: Rule | None
 ) -> None:
-    """Writes the results of as many instances as fit the memory with their coalitions' values."""
+    """Writes the results of a group of instances that fits the memory with its coalitions'
+    values."""
     n, K = len(rows), game.probe().outputs
-    left = np.arange(n)  # instances that go on
+    left = np.arange(n)  # instances that continue
     moves = queries.moving(game, rows)
     answers = np.zeros((n, 0, K))
-    pairs = 0  # orders walked so far
+    pairs = 0  # orders scanned so far
     for number, (state, new, last) in enumerate(drawn, start=1):
         first = answers.shape[1] == 0
         if drawn.scans:
             walked = queries.scan(game, state.drawn[pairs:], rows[left])
             latest, pairs = _of_cuts(walked, new, pairs), len(state.drawn)
             if first:
-                ends = walked[:, 0, 1, -1:], walked[:, 0, 0, -1:]
-                latest = np.concatenate([*ends, latest], axis=1)
+                empty_and_full = walked[:, 0, 1, -1:], walked[:, 0, 0, -1:]
+                latest = np.concatenate([*empty_and_full, latest], axis=1)
         else:
             listed = _Listed(drawn.method, state, new, game.P, first)
             latest = queries.values(game, listed, rows[left])
         answers = latest if first else np.concatenate([answers, latest], axis=1)
         walked = latest = None
         same = ~moves[left].any(axis=1)
-        answers[same, 1] = answers[same, 0]  # one row, which a model may have rounded in two ways
+        # the same row, which a model may have rounded in two ways
+        answers[same, 1] = answers[same, 0]
         base = out.base[left] = answers[:, 0]
         out.full[left] = answers[:, 1]
         result: Result = drawn.method.result(state, answers, moves[left])
         out.values[left], out.std_errors[left] = result.values, result.std_errors
-        # One number an instance: that of the output whose errors are known least.
+        # One number per instance: that of the output with the least certain errors.
         out.dof[left], out.coalitions[left] = result.dof.min(axis=1), answers.shape[1] - 2
         drawn_answers = answers[:, 2:]
         low = drawn_answers.min(axis=1, initial=np.inf)
@@ -397,15 +397,15 @@ def _fill(
         out.span[left] = np.maximum(0.0, np.maximum(high - base, base - low).max(axis=1))
         out.pairs[left] = out.whole[left] = state.pairs
         resolution = resolution_of(game, base, out.span[left])
-        if result.heavy is not None:  # of errors that are no rounding, as means of many draws have
+        if result.heavy is not None:  # errors other than rounding, as in means of many draws
             errors = np.nan_to_num(result.std_errors).max(axis=(1, 2), initial=0.0)
             out.heavy[left] = result.heavy & (errors > resolution / (8 * ROUNDINGS))
         if rule is None:
             continue
         estimates = partial(_estimates, drawn.method, state, answers)
         at = number, len(drawn.stops), state.pairs
-        ends = answers[:, :2]
-        low, high = np.minimum(low, ends.min(axis=1)), np.maximum(high, ends.max(axis=1))
+        both = answers[:, :2]
+        low, high = np.minimum(low, both.min(axis=1)), np.maximum(high, both.max(axis=1))
         ranges = low.min(axis=1), high.max(axis=1), resolution
         check = Checkpoint(*at, result, *ranges, estimates if drawn.method.independent else None)
         undecided = rule.undecided(check)
@@ -431,7 +431,7 @@ def _estimates(
 
 
 def resolution_of(game: GameRun, base: np.ndarray, span: np.ndarray) -> np.ndarray:
-    """The largest differences of values that rounding of answers may make, float64 [n].
+    """The largest differences of values due to rounding of outputs, float64 [n].
 
     They are `ROUNDINGS` units of the last digit of the largest |v(S)|; base [n, K], span [n].
     """
@@ -441,10 +441,12 @@ def resolution_of(game: GameRun, base: np.ndarray, span: np.ndarray) -> np.ndarr
 
 
 class _Listed:
-    """Coalitions as bool [C, P], made when a part is requested; the two ends come first."""
+    """Coalitions as bool [C, P], made when a part is requested; the empty and the full one come
+    first."""
 
     def __init__(self, method: Estimator, state: Any, new: np.ndarray, P: int, ends: bool) -> None:
-        """new: what `method.masks` makes coalitions of; ends: whether the two ends are listed."""
+        """new: the argument of `method.masks`; ends: whether the empty and the full coalition are
+        listed."""
         self._method, self._state, self._new = method, state, new
         self._ends = np.repeat([[False], [True]], P, axis=1)[: 2 * ends]
 
@@ -460,10 +462,10 @@ class _Listed:
 
 
 def _of_cuts(walked: np.ndarray, cuts: np.ndarray, first: int) -> np.ndarray:
-    """The values of new coalitions, read off walks; [n, D, 2, P, K] -> [n, C, K].
+    """The values of new coalitions, read from scans; [n, D, 2, P, K] -> [n, C, K].
 
     cuts int32 [C, 3] as `permutation.step` gives them: (pair, half, size of the prefix of the order
-    or of its reverse); first: the pair that is walked[:, 0]. The prefix of size s of the reverse is
+    or of its reverse); first: the pair of walked[:, 0]. The prefix of size s of the reverse is
     the complement of the prefix of size P - s.
     """
     pair, half, size = cuts.T

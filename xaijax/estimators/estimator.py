@@ -1,8 +1,7 @@
-"""`Estimator`: the base of the sampled estimators; `Result`: what they return.
+"""`Estimator`: the base of the sampled estimators; `Result`: their results.
 
-A new estimator is a subclass in a file of its own, and an entry of `METHODS` in `driver.py`. It
-knows no game and asks no model. It draws in units: antithetic pairs of permutations, or of
-coalitions.
+A new estimator is a subclass in its own file, and an entry of `METHODS` in `driver.py`. It uses
+neither a game nor a model. It draws units: antithetic pairs of permutations, or of coalitions.
 
 Letters: N instances, P players, C coalitions, K outputs, D draws.
 """
@@ -15,9 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-SHARE = 0.01  # of the draws, the largest
-CARRIED = 0.5  # of the variance
-FEWEST = 20  # draws: of fewer normal ones a single one often is half of the sum of squares
+SHARE = 0.01  # share of the draws, the largest
+CARRIED = 0.5  # share of the variance
+FEWEST = 20  # draws: with fewer normal draws a single one is often half of the sum of squares
 
 
 class Result(NamedTuple):
@@ -30,34 +29,34 @@ class Result(NamedTuple):
 
 
 class SamplingCost(NamedTuple):
-    """What a budget takes in addition to the model."""
+    """The cost of a budget, without that of the model."""
 
-    held: float  # bytes on the host of all that is drawn
+    held: float  # bytes on the host of all draws
     once: float  # operations of a core to draw it
-    each: float  # operations of a core at the answers of an instance and an output
+    each: float  # operations of a core per instance and output
 
 
 class Estimator(ABC):
-    """A sampled estimator. Its state is what it has drawn so far: any object with `pairs`, the
-    number of units; with `drawn`, orders, if a first layer may scan them.
+    """A sampled estimator. Its state holds the draws so far: any object with `pairs`, the number of
+    units, and with `drawn`, the orders, if a first layer may scan them.
 
     `index` is an `Index`, or an `InteractionIndex` if the estimator samples pairs of players.
     """
 
-    # Whether the units are independent draws, each with values of its own, and the values their
-    # mean. A confidence sequence over them then holds whenever an instance stops.
+    # Whether the units are independent draws with their own values; the results are their means. A
+    # confidence sequence over them then holds whenever an instance stops.
     independent: ClassVar[bool] = False
-    # Why interactions are not sampled if a user names this estimator; None: they are.
+    # The reason why this estimator does not sample interactions; None: it does.
     no_interactions: ClassVar[str | None] = None
     reports_tails: ClassVar[bool] = False  # whether `Result.heavy` is computed
 
     @abstractmethod
     def smallest_budget(self, P: int, index: Any) -> int:
-        """The fewest coalitions of an instance that determine its values."""
+        """The smallest number of coalitions that determines an instance's values."""
 
     @abstractmethod
     def units(self, P: int, index: Any, budget: int) -> int:
-        """The most units that are drawn within the budget."""
+        """The largest number of units within the budget."""
 
     @abstractmethod
     def first_stop(self, P: int) -> int:
@@ -65,7 +64,7 @@ class Estimator(ABC):
 
     @abstractmethod
     def cost(self, P: int, index: Any, budget: int, K: int) -> SamplingCost:
-        """What a budget takes in addition to the model; K outputs."""
+        """The cost of a budget, without that of the model; K outputs."""
 
     @abstractmethod
     def init(self, P: int, index: Any, budget: int, seed: int) -> Any:
@@ -73,46 +72,48 @@ class Estimator(ABC):
 
     @abstractmethod
     def step(self, state: Any, units: int, /) -> tuple[Any, np.ndarray]:
-        """(the state with `units` units drawn, what is new in it); steps draw what one would."""
+        """(the state with `units` units drawn, its new units); several steps draw the same as
+        one."""
 
     @abstractmethod
     def result(self, state: Any, answers: np.ndarray, moves: np.ndarray | None = None) -> Result:
         """Values and standard errors.
 
-        answers: v of the empty and of the full coalition, then of all that were drawn, in their
-        order; [N, 2 + C, K]. moves: which players change anything, bool [N, P]; None: all.
+        answers: v of the empty and of the full coalition, then of all drawn ones in order; [N, 2 +
+        C, K]. moves: players that change anything, bool [N, P]; None: all.
         """
 
     def estimates(self, state: Any, answers: np.ndarray, units: slice, /) -> np.ndarray:
-        """The values [N, D, P, K] that each of some independent units alone gives.
+        """The values [N, D, P, K] from each of the independent units alone.
 
         answers: as for `result`, minus v of the empty coalition.
         """
         raise NotImplementedError
 
     def masks(self, state: Any, new: np.ndarray, /) -> np.ndarray:
-        """The coalitions of a part of what is new, bool [C, P]; `new` itself unless overridden."""
+        """The coalitions of a part of the new units, bool [C, P]; `new` itself unless
+        overridden."""
         return new
 
     def count(self, P: int) -> int:
-        """How many values an instance has: one a player unless overridden."""
+        """Number of values of an instance: one per player unless overridden."""
         return P
 
     def scans_orders(self, index: Any) -> bool:
-        """Whether a first layer may scan the orders drawn: `step` then returns cuts as
-        `Permutation.step` does.
+        """Whether a first layer may scan the drawn orders: `step` then returns cuts like
+        `Permutation.step`.
         """
         return False
 
 
 def heavy_tail(terms: np.ndarray) -> np.ndarray:
-    """Whether the largest hundredth of the draws, one at least, carries more than half of what the
-    variance of an instance is estimated by; bool [N].
+    """Whether the largest hundredth of the draws, at least one, makes up more than half of the sum
+    of squares that estimates an instance's variance; bool [N].
 
-    terms: [N, D], what each draw adds to the sum of squares of all values. If few rare draws
-    decide, a run that lacks them has errors far too small. The largest of D = 20 squares of one
-    normal number is more than half of their sum in D P(F(1, D - 1) > D - 1) = .7 % of cases at
-    most, of sums over several values less often.
+    terms: [N, D], each draw's contribution to the sum of squares of all values. If a few rare draws
+    dominate, a run without them has standard errors that are far too small. The largest of D = 20
+    squares of a normal variable is more than half of their sum in at most D P(F(1, D - 1) > D - 1)
+    = .7 % of cases, for sums over several values less often.
     """
     N, D = terms.shape
     if D < FEWEST:
@@ -122,9 +123,9 @@ def heavy_tail(terms: np.ndarray) -> np.ndarray:
 
 
 def chunks(N: int, numbers: int) -> list[slice]:
-    """N instances cut so that a chunk at `numbers` per instance stays within the cache.
+    """Cuts N instances into chunks that fit the cache with `numbers` numbers per instance.
 
-    What is computed for an instance never depends on where the cuts are.
+    An instance's results never depend on the cuts.
     """
     step = max(1, (1 << 20) // max(1, numbers))
     return [slice(first, min(first + step, N)) for first in range(0, N, step)]

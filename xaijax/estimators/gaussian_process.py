@@ -1,35 +1,35 @@
 """The kernel estimator with a Gaussian process as its control variate.
 
-The weighted regression of `kernel.py` takes all interactions of three players and more for noise.
-`OddProcess` predicts them, each answer by the others alone. Its own values are known in closed
-form. The values that the regression would make of its answers are known too: what the two differ by
-is the noise of the regression in the process, and a share beta of it is taken out,
+The weighted regression of `kernel.py` treats interactions of three and more players as noise.
+`OddProcess` g predicts them, each output from the others only. The values of g are known in closed
+form, and so is the regression applied to g. Their difference is the regression's noise in g, and a
+share beta of it is subtracted,
 
     phi = regression(v) + beta (phi(g) - regression(g)),
 
 a control variate (Lavenberg and Welch 1981, "A perspective on the use of control variables to
 increase the efficiency of Monte Carlo simulations") whose parts are predicted across folds
-(Chernozhukov et al. 2018, "Double/debiased machine learning"). What g misses stays sampled. beta is
-the share, from 0 to 1, that leaves the least of the residuals.
+(Chernozhukov et al. 2018, "Double/debiased machine learning"). What g does not predict is sampled.
+beta, from 0 to 1, minimises the residuals.
 
-The pairs drawn are halved, every other one of each size. A half is predicted by a process whose
-rates the other half chose, so that nothing of an answer is in what predicts it. The process is at
-the whole other half, and at all but one of FOLDS parts of the own. With alpha = K^-1 y, what part I
-is off by is (K^-1)_II^-1 alpha_I, and the weights of the answers without it are alpha - (K^-1)_:I
-times that (Rasmussen and Williams 2006, "Gaussian processes for machine learning", section 5.4.2,
-for parts of one): one factorisation serves all parts.
+The drawn pairs are halved, every other one of each size. A half is predicted by a process whose
+rates were chosen by the other half, so that an output never predicts itself. The process uses the
+full other half, and all but one of FOLDS parts of its own half. With alpha = K^-1 y, the residual
+of part I is (K^-1)_II^-1 alpha_I, and the weights without it are alpha - (K^-1)_:I times that
+(Rasmussen and Williams 2006, "Gaussian processes for machine learning", section 5.4.2, for parts of
+one): one factorisation serves all parts.
 
-Several games make g, one for each part that is held out. For a size of M pairs with D drawn, a part
-of b stands for the M - D + b that its game g_I has not seen. Averaged over the parts, what the
-regression should be given for a pair d in part I is (1 - D/M) g_I(d) + D/M times the mean game.
+g consists of several games, one per held-out part. For a size with M pairs, D of them drawn, a part
+of b pairs represents the M - D + b that its game g_I has not seen. Averaged over the parts, the
+regression's input for a pair d in part I is (1 - D/M) g_I(d) + D/M times the mean game.
 
 The rates of a process are chosen by the half that it does not predict. beta is chosen by all
-answers, and the process is at what the kernel's values leave over, which makes next to no matter
-since its variance of single players is flat: the bias is of the order of one over the pairs drawn,
-as that of a regression.
+outputs, and the process is fitted to the residuals of the kernel's values, which matters little
+because its prior of single players is flat: the bias is of the order of one over the number of
+pairs, as for a regression.
 
-Letters: N instances, P players, C coalitions asked, K outputs, D pairs drawn, E of them that a
-process is at.
+Letters: N instances, P players, C coalitions evaluated, K outputs, D pairs drawn, E of them that a
+process uses.
 """
 
 from __future__ import annotations
@@ -63,24 +63,24 @@ from xaijax.estimators.process import (
 )
 from xaijax.players.index import Index
 
-SMALLEST_SET = 3  # players of the interactions that the regression takes for noise
-# Share of an answer's size below which what the regression leaves over is rounding: nothing is
-# predicted then.
+SMALLEST_SET = 3  # players of the interactions that the regression treats as noise
+# Share of an output's size below which residuals of the regression are rounding, and not predicted.
 ROUNDING = 1e-12
-FOLDS = 4  # of each half: the process that predicts has seen seven eighths of the pairs
-# Pairs that a process is at; the others are predicted by these. Its matrix is 128 MiB then.
+FOLDS = 4  # parts of each half: the predicting process has seen seven eighths of the pairs
+# Maximum number of pairs that a process uses; the others are predicted from these. Its matrix is
+# then 128 MiB.
 MOST = 4_096
 
 
 class GaussianProcess(Kernel):
-    """The kernel estimator, minus what a process predicts of its noise."""
+    """The kernel estimator, minus a process's prediction of its noise."""
 
     no_interactions = "its process is of sets of odd size"
     reports_tails = False
 
     def smallest_budget(self, P: int, index: Any) -> int:
-        """The coalitions from which standard errors are known, and half of the pairs are more than
-        the players.
+        """The number of coalitions that gives standard errors and more pairs in each half than
+        players.
         """
         return min(2 * self.first_stop(P), 2 * total_pairs(P))
 
@@ -89,9 +89,9 @@ class GaussianProcess(Kernel):
         return max(P + SPARE, -(-SINGLES_BELOW * P // 2))
 
     def cost(self, P: int, index: Index, budget: int, K: int) -> SamplingCost:
-        """The kernel's, and four matrices of the pairs that a process is at, for each answer at a
-        time: two factors, and the inverses by which rates are chosen, as measured. Small matrices
-        reach a part of a core's rate, and what is around them takes as long as 2e9 operations.
+        """The kernel's cost, plus four matrices of a process's pairs for each output at a time:
+        two factors, and the inverses that choose rates, as measured. Small matrices reach only a
+        part of a core's rate, and the overhead equals 2e9 operations.
         """
         kernel, D = super().cost(P, index, budget, K), self.units(P, index, budget)
         E, fitted = min(D, MOST), min(D // 2, max(BY, 2 * P))
@@ -108,7 +108,7 @@ class GaussianProcess(Kernel):
         answers = np.concatenate([answers[:, 1::-1], answers[:, 2:]], axis=1)  # the full one first
         outputs = range(answers.shape[2])
         threads = _at_once(state.pairs)
-        # An answer's process is its own. Small matrices take longer in several threads each.
+        # Each output has its own process. Small matrices take longer with several threads each.
         with one_thread_of_blas():
             for pattern, rows, fit in fits(state, len(answers), moves):
                 if pattern.sum() < SMALLEST_SET:
@@ -122,8 +122,8 @@ class GaussianProcess(Kernel):
 
 
 def _at_once(D: int) -> int:
-    """How many answers have their processes made at the same time: their matrices are no more than
-    two of the largest.
+    """Number of outputs whose processes are computed at the same time: their matrices together
+    take at most two of the largest.
     """
     return min(cores(), 2 * MOST**2 // min(max(D, 1), MOST) ** 2)
 
@@ -131,18 +131,19 @@ def _at_once(D: int) -> int:
 def _corrected(
     state: KernelState, fit: Regression, moves: np.ndarray, nodes: Nodes, kernels: Sequence[Any]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(values, standard errors) [P] of one instance and output; the kernel's own, a beta of 0, if
-    nothing is left to predict or rounding leaves the process no factor.
+    """(values, standard errors) [P] of one instance and output; those of the kernel (beta 0) if
+    nothing remains to predict or the factorisation fails by rounding.
 
-    fit: the kernel's, of the players that move. kernels: the answers [2 + 2 D], of a coalition and
-    its complement in turn, of all players first; then the kernel's values and standard errors.
+    fit: the kernel's, for the players that change anything. kernels: the outputs [2 + 2 D], a
+    coalition and its complement in turn, the full one first; then the kernel's values and standard
+    errors.
     """
     answers, phi, errors = kernels
     everyone, P = np.ones((1, state.P), bool), state.P
     signs = np.where(np.concatenate([everyone, state.sets])[:, moves], 1.0, -1.0)
 
     def regression(y: np.ndarray, span: float) -> tuple[np.ndarray, np.ndarray]:
-        """(the fit's numbers [P+E], what it leaves over [D]) of a game."""
+        """(coefficients [P+E], residuals [D]) of the fit of a game."""
         y = y - fit.shift * span
         gamma = fit.solve @ y + fit.full * span
         return gamma, y - fit.columns @ gamma
@@ -162,8 +163,8 @@ def _corrected(
         return phi, errors
     _, left_over = regression(y, span)
     _, residual = regression(2 * size * game.pairs, 2 * size * game.ends)
-    # A part is drawn from what its game has not seen. For a size with a share drawn, the part
-    # stands for the other share, and the game itself stands for the share drawn.
+    # A part is drawn from what its game has not seen. For each size the part represents the share
+    # that is not drawn, and the game itself the share that is drawn.
     mixed = fit.unseen * game.pairs + (1 - fit.unseen) * game.mean
     regressed, _ = regression(2 * size * mixed, 2 * size * game.ends)
     weights = fit.variance.sum(axis=0)
@@ -171,9 +172,10 @@ def _corrected(
     beta = min(max(float(weights @ (left_over * residual)) / squares, 0.0), 1.0) if squares else 0.0
     more = -regressed[:P]
     more[moves] += size * game.values
-    if state.index.efficient:  # both add up to what the process has for all, but for rounding
+    # both add up to the process's value for the full coalition, up to rounding
+    if state.index.efficient:
         more[moves] -= more[moves].mean()
-    # With few answers all may be predicted by luck: as if one pair in D were not.
+    # With few outputs all may be predicted by luck: assume that one pair in D is not.
     variance = fit.variance @ (left_over - beta * residual) ** 2
     return phi + beta * more, np.sqrt(variance + errors**2 / len(left_over))
 
@@ -181,14 +183,14 @@ def _corrected(
 class Predicted(NamedTuple):
     """The mean of the games of both halves and all parts."""
 
-    pairs: np.ndarray  # [D], the odd part of each pair, by the games that have not seen it
+    pairs: np.ndarray  # [D], the odd part of each pair, by games that have not seen it
     mean: np.ndarray  # [D], by the mean of all the games
     ends: float  # the odd part of (all, none), by the mean
     values: np.ndarray  # [P], of the mean
 
 
 def folds(sizes: np.ndarray, count: int) -> np.ndarray:
-    """The part of each pair, int [D], from 0 to count - 1: by turns, in order of size."""
+    """The part of each pair, int [D], from 0 to count - 1: in turn, in order of size."""
     place = np.empty(len(sizes), np.int64)
     place[np.argsort(sizes, kind="stable")] = np.arange(len(sizes))
     return place % count
@@ -197,10 +199,10 @@ def folds(sizes: np.ndarray, count: int) -> np.ndarray:
 def predicted(
     signs: np.ndarray, odd: np.ndarray, even: np.ndarray | None, sizes: np.ndarray, nodes: Nodes
 ) -> Predicted:
-    """What processes predict of odd parts [1 + D], of (all, none) first, of a size of about 1.
+    """Predictions by processes of odd parts [1 + D], (all, none) first, scaled to about 1.
 
-    signs: [1 + D, P]; even: the even parts likewise, None if they are all alike; sizes: [D]. Pairs
-    come in the order in which they were drawn: the first ones are of all sizes.
+    signs: [1 + D, P]; even: the even parts in the same order, None if they are all equal; sizes:
+    [D]. Pairs are in the order of drawing: the first ones have all sizes.
     """
     E = min(len(sizes), MOST)
     half = folds(sizes[:E], 2)
@@ -225,9 +227,9 @@ def predicted(
 def _held_out(
     process: OddProcess, signs: np.ndarray, y: np.ndarray, part: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """([E + 1]: what the last answers are off by, 0 of the others; the mean weights of the parts).
+    """(residuals [E + 1] of the last outputs, 0 for the others; the mean weights over the parts).
 
-    signs: [E + 1, P]; y: [E + 1]; part: int [H], of the last H answers. With K = L L^T, the last
+    signs: [E + 1, P]; y: [E + 1]; part: int [H], of the last H outputs. With K = L L^T, the last
     corner of K^-1 is the inverse of that of L times its transpose.
     """
     from scipy.linalg import cho_solve  # noqa: PLC0415 - `import xaijax` loads no scipy

@@ -25,15 +25,15 @@ from xaijax_kernels.games.semivalues import semivalue
 class LeastSquares(Exact):
     """The estimator of `FederatedExplainer` that solves the authors' regression on the full table.
 
-    p: Shapley's weights of the game's players. end_weight: E. null: places, among all P players, of
-    those that the game leaves out since they change nothing; the table of all P repeats that of the
-    game.
+    p: Shapley's weights of the game's players. end_weight: E. null: positions, among all P players,
+    of those that the game leaves out because they change nothing; the table of all P repeats that
+    of the game.
 
-    The normal equations are symmetric in the players, so that they come apart. With
+    The normal equations are symmetric in the players, so they separate. With
     u = v - v(empty), T = u(all) and w_s = (P - 1) / (C(P, s) s (P - s)):
 
-    - what is above or below the mean is Shapley's value minus T / P, whatever E is, since the
-      entries for the same and for two players differ by (P - 1) / P without E;
+    - the deviation from the mean is Shapley's value minus T / P for any E, because the entries for
+      the same and for two players differ by (P - 1) / P without E;
     - the sum of the values, T + m, and the intercept, v(empty) + b, solve two equations:
       (E + g) m + (E + a) b = t - g T  and  (E + a) b + (a - g) m = z - t - (a - g) T,
       z = sum_S w u, t = sum_S w |S| u / P, a = sum_S w |S| / P, g = sum_S w |S|^2 / P^2, over
@@ -43,11 +43,8 @@ class LeastSquares(Exact):
     end_weight: float
     null: tuple[int, ...] = ()
     name = "wls"
-    efficient = False  # a regression's residual is no rounding
-
-    def in_closed_form(self, game: GameRun) -> bool:
-        """Returns False: the regression reads the whole table."""
-        return False
+    solvable = False  # the regression reads the full table
+    efficient = False  # a regression's residual is not rounding
 
     def cost(self, game: GameRun, rows: np.ndarray) -> None:
         """Adds what `estimate` asks for the instances `rows` [n] to the game's cost."""
@@ -63,7 +60,7 @@ class LeastSquares(Exact):
         shares = np.arange(P + 1) / P
         a = math.fsum((count * by_size * shares).tolist())
         g = math.fsum((count * by_size * shares**2).tolist())
-        # A set of the game stands for C(D, r) sets with r null players more.
+        # A set of the game counts for C(D, r) sets with r more null players.
         size = np.bitwise_count(np.arange(1 << game.P, dtype=np.uint64)).astype(np.int64)
         more = [(math.comb(D, r), size + r) for r in range(D + 1)]
         weight = np.sum([times * by_size[s] for times, s in more], axis=0)

@@ -1,39 +1,39 @@
-"""Sampled interactions of two players: a Gaussian process over coalitions, fitted to pairs of them.
+"""Samples interactions of two players by a Gaussian process over complementary coalitions.
 
-The kernel estimator draws coalitions with their complements, and gives the values of the players
-alone. Half the sum of v(S) and v(complement) holds what sets of even size add, alone: neither
-single players nor triples, which make the kernel's differences, disturb it. `EvenProcess` gives the
-pairs by it; the few that are far larger than the others are measured apart from it, each by itself.
+The kernel estimator draws coalitions with their complements, and gives the values of single
+players. Half the sum of v(S) and v(complement) contains contributions of sets of even size only,
+not of single players or triples, which make up the kernel's differences. `EvenProcess` estimates
+the pairs from it; the few pairs that are far larger than the others are estimated separately.
 
-An estimate of `PairSampler` is the mean given the data, shrunk towards 0 by what is not known yet;
-its standard error is the deviation given the data, which includes this shrinking. Both vanish for
-games of pairs once the data determine them. Measured on networks, forests and games of high order,
-at equal coalitions, it has a fraction of the error of KernelSHAP-IQ, SVARM-IQ, SHAP-IQ and
+An estimate of `PairSampler` is the posterior mean, shrunk towards 0 where data are missing; its
+standard error is the posterior deviation, which includes the shrinkage. Both errors vanish for
+games of pairs once the data determine them. On networks, forests and games of high order, with
+equal numbers of coalitions, its error is a fraction of that of KernelSHAP-IQ, SVARM-IQ, SHAP-IQ and
 permutations: `bench`, T30.
 
-`UnbiasedPairSampler` has no bias. A Shapley interaction is a sum over all coalitions of a known
-weight times the answer (Grabisch and Roubens 1999; as SHAP-IQ samples it, Fumagalli et al. 2023,
+`UnbiasedPairSampler` is unbiased. A Shapley interaction is a sum over all coalitions of a known
+weight times the output (Grabisch and Roubens 1999; as SHAP-IQ samples it, Fumagalli et al. 2023,
 "SHAP-IQ: unified approximation of any-order Shapley interactions", theorem 4.1). For a pair {i, j}
 and a coalition of size s the weight is p(s - 2) with both, -p(s - 1) with one of them, p(s) with
-none, where p(t) = 1 / ((P - 1) C(P - 2, t)). p(t) = p(P - 2 - t), so that of complements only the
-even part y of their answers counts, half their sum, with twice the weight. The pairs of complements
-are halved: every other one of each size. One half fits the process, g. For a size s with M
-coalitions, a in the first half and b in the second, the second half is a random b of the M - a
-others, whatever was seen in the first, so that
+none, where p(t) = 1 / ((P - 1) C(P - 2, t)). p(t) = p(P - 2 - t), so only the even part y of
+complements counts, half the sum of their outputs, with twice the weight. The pairs of complements
+are halved: every other one of each size. One half fits the process g. For a size s with M
+coalitions, a in the first half and b in the second, the second half is a random set of b of the M -
+a others, independent of the first, so that
 
     I(g) + sum over s of (M - a) * mean over the second half of 2 * weight * (y - g)
 
-has the interaction as its mean, also if g is far off (a control variate, with sample splitting as
-in Chernozhukov et al. 2018, "Double/debiased machine learning"). The halves change roles, and the
-two estimates are averaged. What g knows costs no variance; what it does not know is sampled. The
-standard error is that of the stratified means (Cochran 1977, "Sampling techniques", theorem 5.3) of
-all that was drawn.
+has the interaction as its mean for any g (a control variate, with sample splitting as in
+Chernozhukov et al. 2018, "Double/debiased machine learning"). The halves swap roles, and the two
+estimates are averaged. Only the part that g does not predict adds variance. The standard error is
+that of the stratified means (Cochran 1977, "Sampling techniques", theorem 5.3) of all draws.
 
-Large pairs are not looked for if the coalitions drawn may not tell two pairs from two others
-(`EvenProcess.tells_apart`). A single large pair then has the scale of all others. This is known
-from the draw alone, which is the same for all instances: `looked_for`.
+Large pairs are not searched if the drawn coalitions may not distinguish two pairs from two others
+(`EvenProcess.tells_apart`). A single large pair then has the scale of all others. This depends on
+the draws only, which all instances share: `looked_for`.
 
-Letters: N instances, P players, C coalitions asked, D pairs drawn and the ends, K outputs.
+Letters: N instances, P players, C coalitions evaluated, D pairs drawn and the pair (all, empty), K
+outputs.
 """
 
 from __future__ import annotations
@@ -53,37 +53,35 @@ from xaijax.players.index import named
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax_kernels.games import sampling
 
-SEARCHES, COLUMNS = 8, 16  # for large pairs, and their number: as on T30's models
-# Coalitions a player from which each half has two of every size: a size has budget / P pairs, that
-# of P / 2 half as many.
+SEARCHES, COLUMNS = 8, 16  # for large pairs, and their number: as for T30's models
+# Coalitions per player from which each half has two of every size: a size has budget / P pairs,
+# size P / 2 half of that.
 LEAST = 10
-# Coalitions a player, and further ones, from which large pairs are looked for whatever was drawn:
-# from half as many at most, for 4 to 1,000 players.
+# Coalitions per player, and additional ones, from which large pairs are searched for any draws;
+# half as many suffice for 4 to 1,000 players.
 SURELY = 4, 400
-STEP = 1.1  # from one budget that is tried to the next
+STEP = 1.1  # factor between budgets that are tried
 
 
 @dataclass(frozen=True)
 class PairsState(KernelState):
-    """The pairs drawn so far; `index` is that of the players alone, before k-SII takes pairs out of
-    its values.
-    """
+    """The pairs drawn so far; `index` is that of single players, before k-SII subtracts pairs."""
 
     interactions: InteractionIndex
 
     @cached_property
     def process(self) -> EvenProcess:
-        """The process at all coalitions drawn."""
+        """The process at all drawn coalitions."""
         return self._at(np.ones(self.pairs, bool))
 
     @cached_property
     def halves(self) -> list[tuple[np.ndarray, EvenProcess]]:
-        """(bool [D], the process at these) for the first half and for the second."""
+        """(bool [D], the process at these) for both halves."""
         half = every_other(self.sizes)
         return [(chosen, self._at(chosen)) for chosen in (half, ~half)]
 
     def _at(self, chosen: np.ndarray) -> EvenProcess:
-        """The process at the full coalition and some of those drawn, bool [D]."""
+        """The process at the full coalition and at the drawn ones marked by bool [D]."""
         sets = np.concatenate([np.ones((1, self.P), bool), self.sets[chosen]])
         return EvenProcess(np.where(sets, 1.0, -1.0), self.index.draws_orders)
 
@@ -92,13 +90,13 @@ class PairSampler(Kernel):
     """Players by the kernel, pairs by the mean of the process."""
 
     def smallest_budget(self, P: int, index: Any) -> int:
-        """The coalitions from which the players' values are determined."""
+        """The number of coalitions that determines the players' values."""
         return super().smallest_budget(P, named(index.singles))
 
     def cost(self, P: int, index: Any, budget: int, K: int) -> SamplingCost:
-        """The kernel's, and matrices of the answers that decide, for each rate; some of all
-        answers, of the sets that are worked out together, and of the trends. An answer takes the
-        rates, scores of all pairs some times over, and its columns.
+        """The kernel's cost, plus matrices of the outputs that choose the rate, for each rate;
+        some for all outputs, for the sets processed together, and for the trends. An output
+        takes all rates, several rounds of scores of all pairs, and its columns.
         """
         kernel = super().cost(P, index, budget, K)
         D = self.units(P, index, budget) + 1
@@ -122,10 +120,10 @@ class PairSampler(Kernel):
 
         Arguments as for `Estimator.result`: pairs with a player that changes nothing are 0. `heavy`
         is that of the players' values: errors of pairs are posterior deviations, which no single
-        draw carries.
+        draw dominates.
         """
         players = super().result(state, answers, moves)
-        # Half the sums of answers to complements, [N, D, K], of the two ends first.
+        # Half the sums of outputs of complements, [N, D, K], (all, empty) first.
         even = (answers[:, 0::2] + answers[:, 1::2]) / 2
         sums, spread, dof, heavy = self._sums_and_pairs(state, even)
         P, alone, errors = state.P, players.values, players.std_errors
@@ -149,7 +147,7 @@ class PairSampler(Kernel):
     def _sums_and_pairs(self, state: PairsState, y: np.ndarray) -> tuple[Any, Any, Any, Any]:
         """(estimates, standard errors [N, P + pairs, K], degrees of freedom [N, K], heavy tails
         [N]) by even parts y [N, D, K]: the sums of all pairs with each player first, then the
-        pairs. Infinity and False leave the kernel's as they are.
+        pairs. Infinity and False keep the kernel's.
         """
         rows = _answers_of(y)
         means, deviations, freedom = state.process.interactions(rows, state.process.choose(rows))
@@ -158,10 +156,10 @@ class PairSampler(Kernel):
 
 
 class UnbiasedPairSampler(PairSampler):
-    """Players by the kernel, pairs by the process and the mean of what it leaves over."""
+    """Players by the kernel, pairs by the process plus the mean of its residuals."""
 
     def smallest_budget(self, P: int, index: Any) -> int:
-        """The coalitions from which every size is in both halves, twice."""
+        """The number of coalitions with two of every size in both halves."""
         return min(LEAST * P, max(0, 2**P - 2))
 
     def _sums_and_pairs(self, state: PairsState, y: np.ndarray) -> tuple[Any, Any, Any, Any]:
@@ -174,12 +172,12 @@ class UnbiasedPairSampler(PairSampler):
 
 
 def _answers_of(y: np.ndarray) -> np.ndarray:
-    """The answers one by one, [N K, D], of y [N, D, K]."""
+    """The outputs as rows, [N K, D], from y [N, D, K]."""
     return np.moveaxis(y, 2, 1).reshape(-1, y.shape[1])
 
 
 def _by_instance(values: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """[N, ..., K] of what was found for the answers of y one by one, [N K, ...]."""
+    """[N, ..., K] from results for the outputs of y as rows, [N K, ...]."""
     return np.moveaxis(values.reshape(len(y), y.shape[2], -1), 1, 2)
 
 
@@ -195,11 +193,12 @@ def every_other(sizes: np.ndarray) -> np.ndarray:
 def _corrected(
     state: PairsState, y: np.ndarray, first: np.ndarray, process: EvenProcess
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(estimates, variances), [N, P + pairs, K]: the sums of all pairs with each player, the pairs;
-    and what each draw of the second half adds to the variances of all pairs, [N, b].
+    """(estimates, variances) [N, P + pairs, K] of the sums of all pairs with each player and of the
+    pairs, and the contribution of each draw of the second half to the variances of all pairs, [N,
+    b].
 
-    y: even parts [N, 1 + D, K], of the two ends first; first: bool [D], the half that the process
-    is at.
+    y: even parts [N, 1 + D, K], (all, empty) first; first: bool [D], the half that fits the
+    process.
     """
     second = ~first
     rows = _answers_of(y[:, np.concatenate([[True], first])])
@@ -222,11 +221,11 @@ def _corrected(
 
 def _weights(s: int, P: int) -> tuple[float, float, float]:
     """M times twice the weight of a coalition of size s with both, one, none of {i, j}."""
-    times = 1.0 if 2 * s == P else 2.0  # of P / 2 players both complements are of this size
+    times = 1.0 if 2 * s == P else 2.0  # with P / 2 players both complements have this size
     both = times * P / (s * (s - 1)) if s > 1 else 0.0
-    one = -times * P / (s * (P - s))
+    single = -times * P / (s * (P - s))
     none = times * P / ((P - s) * (P - s - 1)) if P - s > 1 else 0.0
-    return both, one, none
+    return both, single, none
 
 
 def _share_of_draws(s: int, P: int, a: int, b: int) -> float:
@@ -234,30 +233,30 @@ def _share_of_draws(s: int, P: int, a: int, b: int) -> float:
     M = sampling.pairs_of_size(P, s)
     if a + b >= M or b < 2:
         return 0.0
-    both, one, none = _weights(s, P)
-    sets = math.comb(s, 2) * both**2 + s * (P - s) * one**2 + math.comb(P - s, 2) * none**2
+    both, single, none = _weights(s, P)
+    sets = math.comb(s, 2) * both**2 + s * (P - s) * single**2 + math.comb(P - s, 2) * none**2
     return (1 - (a + b) / M) * sets / (b * (b - 1))
 
 
 def _of_size(
     sets: np.ndarray, left: np.ndarray, s: int, P: int, a: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the coalitions of size s add, and its variance; [N, P + pairs, K].
+    """The contribution of coalitions of size s, and its variance; [N, P + pairs, K].
 
-    sets: [b, P] of 0 and 1; left: [N, b, K], what the process leaves over of their answers; a: how
-    many of their size are in the first half.
+    sets: [b, P] of 0 and 1; left: [N, b, K], the process's residuals for them; a: number of this
+    size in the first half.
     """
     M = sampling.pairs_of_size(P, s)
     b = len(sets)
-    share = float(1 - a / M)  # of the size, not seen by the process
-    both, one, none = _weights(s, P)
-    with_it, without = (s - 1) * both + (P - s) * one, s * one + (P - s - 1) * none
+    share = float(1 - a / M)  # coalitions of the size not seen by the process
+    both, single, none = _weights(s, P)
+    with_it, without = (s - 1) * both + (P - s) * single, s * single + (P - s - 1) * none
     i, j = np.triu_indices(P, 1)
 
     def summed(r: np.ndarray, power: int) -> np.ndarray:
-        """Sum over coalitions of r [N, b, K] times their weights to a power."""
-        w2, w1, w0, u, v = (w**power for w in (both, one, none, with_it, without))
-        rows = np.ascontiguousarray(np.moveaxis(r, 2, 1))  # [N, K, b], whatever N is
+        """The sum over coalitions of r [N, b, K] times a power of their weights."""
+        w2, w1, w0, u, v = (w**power for w in (both, single, none, with_it, without))
+        rows = np.ascontiguousarray(np.moveaxis(r, 2, 1))  # [N, K, b], for any N
         total, held = rows.sum(axis=2), rows @ sets
         joint = (rows[..., None, :] * sets.T) @ sets
         of_pairs = (w2 - 2 * w1 + w0) * joint[..., i, j]
@@ -266,22 +265,23 @@ def _of_size(
         return np.moveaxis(np.concatenate([of_players, of_pairs], axis=2), 1, 2)
 
     mean = summed(left, 1) / b
-    if a + b >= M:  # every coalition of the size is known
+    if a + b >= M:  # every coalition of the size is evaluated
         return share * mean, np.zeros_like(mean)
     if b < 2:
         return share * mean, np.full_like(mean, np.nan)
     square = np.maximum(0.0, summed(left**2, 2) / b - mean**2) * b / (b - 1)
-    # Both halves are known when the estimates are averaged: the error is that of the mean of the
-    # a + b drawn against that of the M - a - b others, (M - a - b) M square / (a + b) in all.
+    # Both halves are known when the estimates are averaged: the error is that of predicting the
+    # mean of the M - a - b others by that of the a + b drawn, (M - a - b) M square / (a + b) in
+    # total.
     return share * mean, (1 - (a + b) / M) * square / b
 
 
 def looked_for(
     index: InteractionIndex, P: int, budget: int, seed: int, coalitions: np.ndarray
 ) -> np.ndarray:
-    """Returns for which instances large pairs are looked for, bool [N].
+    """Whether large pairs are searched for each instance, bool [N].
 
-    coalitions: int [N], what each was asked of the budget; 0: it is exact.
+    coalitions: int [N], sampled coalitions of each; 0: exact.
     """
     counts, place = np.unique(coalitions, return_inverse=True)
     sought = [C == 0 or _told_apart(index, P, budget, seed, C) for C in counts.tolist()]
@@ -291,11 +291,11 @@ def looked_for(
 def warn_not_looked_for(
     index: InteractionIndex, P: int, seed: int, coalitions: np.ndarray, sought: np.ndarray
 ) -> None:
-    """Warns of instances whose large pairs were not looked for, if there are some."""
+    """Warns of instances whose large pairs were not searched, if any."""
     lacking = int((~sought).sum())
     if lacking:
         drawn, most = int(coalitions[~sought].max()), (1 << P) - 2
-        C = drawn  # to be raised to about the smallest by which they are looked for
+        C = drawn  # raised to about the smallest budget that searches them
         while C < most and not _told_apart(index, P, C, seed, C):
             C = max(C + 2, int(C * STEP))
         checks.warn(

@@ -1,16 +1,16 @@
-"""Antithetic sampling: marginal contributions along random orders, or around random coalitions.
+"""Samples marginal contributions antithetically, along random orders or around random coalitions.
 
 Shapley: a unit is a random order and its reverse (Mitchell, Cooper, Frank and Holmes 2022,
-"Sampling permutations for Shapley value estimation", section 4.1). The prefixes of the one are the
-complements of the prefixes of the other, so a unit asks 2 (P-1) coalitions, and its estimate is
-exact for games with interactions of two players: i and j come in both orders once.
+"Sampling permutations for Shapley value estimation", section 4.1). The prefixes of one are the
+complements of the prefixes of the other, so a unit has 2 (P-1) coalitions, and its estimate is
+exact for games with interactions of two players: i and j occur in both orders once.
 
 Banzhaf: a unit is a uniform coalition S and its complement, each with all its P neighbours S xor
-{i}: every player's marginal contribution to both, 2 (P+1) coalitions. This too is exact for
-pairwise games. (Orders whose marginals are weighted by size would ask less, but they are not exact
-even for additive games: the weights that a player meets add up to one only on average.)
+{i}: every player's marginal contribution to both, 2 (P+1) coalitions. This is also exact for
+pairwise games. (Orders with marginals weighted by size would need fewer coalitions, but are not
+exact even for additive games: a player's weights add up to one only on average.)
 
-Letters: N instances, P players, C coalitions asked, K outputs, D pairs drawn.
+Letters: N instances, P players, C coalitions evaluated, K outputs, D pairs drawn.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from xaijax.estimators.estimator import Estimator, Result, SamplingCost, chunks,
 from xaijax.players.index import Index
 from xaijax_kernels.games import sampling
 
-# A coalition met again costs nothing, so with few players more pairs can be drawn, to an end.
+# A repeated coalition costs nothing, so with few players more pairs can be drawn, up to a limit.
 REREAD, ENOUGH = 4, 8
 LEAST_PAIRS = 8  # at the first checkpoint
 
 
 @dataclass(frozen=True)
 class PermutationState:
-    """The pairs drawn so far. `places` 0 is empty, 1 is full, 2 + c is the c-th coalition asked."""
+    """The pairs drawn so far. In `places`, 0 is empty, 1 is full, 2 + c is the c-th coalition."""
 
     P: int
     index: Index
@@ -39,19 +39,19 @@ class PermutationState:
     seed: int
     drawn: np.ndarray  # [D, P], the first of each pair: int32, an order; Banzhaf: bool, a coalition
     places: np.ndarray  # int32 [D, 2, P+1]: prefixes by size; or S, then S xor {i}
-    seen: dict[bytes, int]  # the place of each coalition by its key
+    seen: dict[bytes, int]  # the position of each coalition by its key
     used_up: bool  # the next pair does not fit the budget
 
     @property
     def pairs(self) -> int:
-        """How many pairs have been drawn."""
+        """Number of drawn pairs."""
         return len(self.places)
 
 
 class Permutation(Estimator):
     """Antithetic pairs of permutations, or of coalitions with their neighbours."""
 
-    # Each pair is drawn without a look at the others, and the values are their mean.
+    # Pairs are independent, and the values are their mean.
     independent = True
     no_interactions = "few coalitions of an order say anything of a pair"
     reports_tails = True
@@ -63,9 +63,9 @@ class Permutation(Estimator):
     def units(self, P: int, index: Index, budget: int) -> int:
         """The most pairs that are drawn.
 
-        As many as fit the budget, were all their coalitions new; from ENOUGH on up to REREAD times
-        as many, while what they meet anew fits. Below, a number that depends on what is met again
-        would choose among orders: the last pairs would all repeat the first, and show no spread.
+        It is the number that fits the budget if all coalitions are new; above ENOUGH up to REREAD
+        times as many, while new coalitions fit. Below ENOUGH, a number that depends on repetitions
+        would select orders: the last pairs would all repeat the first, without spread.
         """
         if P == 1:
             return 2
@@ -73,12 +73,12 @@ class Permutation(Estimator):
         return pairs if pairs < ENOUGH else REREAD * pairs
 
     def first_stop(self, P: int) -> int:
-        """Pairs at the first checkpoint: intervals from fewer are wild."""
+        """Pairs at the first checkpoint: intervals from fewer are unreliable."""
         return LEAST_PAIRS
 
     def cost(self, P: int, index: Index, budget: int, K: int) -> SamplingCost:
-        """Each coalition is a key of 16 bytes in a dict, a place and a row of three numbers: 175 to
-        335 bytes as measured, and up to 100 for each output; about a microsecond.
+        """Each coalition is a key of 16 bytes in a dict, a position and a row of three numbers:
+        175 to 335 measured bytes, plus up to 100 per output; about a microsecond.
         """
         count = min(budget, 2**P - 2)
         return SamplingCost(count * (340 + 100 * K), 3e4 * count, 10.0 * count)
@@ -90,14 +90,14 @@ class Permutation(Estimator):
     def init(self, P: int, index: Index, budget: int, seed: int) -> PermutationState:
         """State with nothing drawn yet."""
         total = np.bitwise_xor.reduce(sampling.player_keys(seed, P))
-        drawn = np.zeros((0, P), bool)  # what is joined to it keeps its own type
+        drawn = np.zeros((0, P), bool)  # joined arrays keep their dtype
         places, seen = np.zeros((0, 2, P + 1), np.int32), {bytes(16): 0, total.tobytes(): 1}
         return PermutationState(P, index, budget, seed, drawn, places, seen, False)
 
     def step(self, state: PermutationState, pairs: int) -> tuple[PermutationState, np.ndarray]:
-        """Goes on until `pairs` pairs are drawn in all, or the next one would exceed the budget.
+        """Draws until there are `pairs` pairs, or the next one would exceed the budget.
 
-        Returns the coalitions not asked before as cuts, from which `masks` makes them: int32
+        Returns the new coalitions as cuts, from which `masks` makes them: int32
         [C_new, 3], (pair, 0 or 1 for its second half, size of the prefix of the order or of the
         reversed order). For Banzhaf the last is 0 for S itself, i + 1 for S xor {i}.
         """
@@ -121,7 +121,8 @@ class Permutation(Estimator):
                 break
             seen.update(zip(new, range(len(seen), len(seen) + len(new)), strict=True))
             place = np.fromiter(map(seen.__getitem__, keys), np.int32, len(keys))
-            # The new ones have the highest places, in the order in which `keys` first has them.
+            # New coalitions have the highest positions, in the order of their first occurrence in
+            # `keys`.
             where = np.unique(place, return_index=True)[1]
             where = where[len(where) - len(new) :]
             cuts.append(
@@ -139,15 +140,15 @@ class Permutation(Estimator):
         return new_state, new_cuts
 
     def masks(self, state: PermutationState, cuts: np.ndarray) -> np.ndarray:
-        """The coalitions of these (pair, half, cut), or of a part of them; bool [C, P]."""
+        """The coalitions of all or some of the cuts (pair, half, cut); bool [C, P]."""
         pair, half, cut = cuts.astype(np.int64).T
         if state.index.draws_orders:
-            # In the reverse a player's place is P - 1 - rank, less than the cut where rank >= P -
+            # In the reverse a player's position is P - 1 - rank, below the cut where rank >= P -
             # cut.
             threshold = np.where(half == 1, state.P - cut, cut)[:, None]
             out = np.empty((len(cuts), state.P), bool)
             starts = np.flatnonzero(np.diff(pair, prepend=-1))
-            # One pair at a time: its ranks for each of its coalitions would be four times the
+            # One pair at a time: ranks for all coalitions would take four times the memory of the
             # masks.
             for first, last in pairwise([*starts, len(cuts)]):
                 rank = np.argsort(state.drawn[pair[first]])
@@ -164,7 +165,7 @@ class Permutation(Estimator):
     ) -> Result:
         """The mean over pairs, and its standard error from the spread of the pairs' estimates.
 
-        The values of players that change nothing are known to be 0. Arguments as for
+        The values of players that change nothing are exactly 0. Arguments as for
         `Estimator.result`.
         """
         N, C, K = answers.shape
@@ -173,13 +174,12 @@ class Permutation(Estimator):
         phi, errors, dof = np.zeros((N, P, K)), np.full((N, P, K), np.nan), np.zeros((N, K))
         heavy = np.zeros(N, bool)
         spread = D > 1 and not _all_alike(state)
-        # Some eight arrays as large as a chunk's values are alive at once, and stay in the cache of
-        # a core. But what is done pair by pair should find 8,192 numbers, or its calls take the
-        # time.
+        # About eight arrays of the size of a chunk's values exist at once, and fit the cache of a
+        # core. Steps per pair should have at least 8,192 numbers, otherwise the calls dominate.
         for rows in chunks(N, max(C, min(8 * C, 128 * P)) * K):
             # From v - v(empty), so that rounding is relative to the span and not to the level.
             table = answers[rows] - answers[rows, :1]
-            # Added pair after pair: an instance's bits do not depend on the others in the call.
+            # Added pair by pair: an instance's result does not depend on the others in the call.
             block = max(1, (1 << 20) // (len(table) * (P + 1) * K))
             blocks = [slice(d, d + block) for d in range(0, D, block)]
             last = np.zeros((0, 0))
@@ -190,8 +190,9 @@ class Permutation(Estimator):
             phi[rows] /= D
             still = ~moves[rows]
             if state.index.efficient:
-                # A model may round equal hybrids in two ways, by their places in a batch. What
-                # still players had of that goes to the others, so that the sum stays what it was.
+                # A model may round equal hybrids differently by their positions in a batch. The
+                # differences of players that change nothing go to the others, so that the sum is
+                # unchanged.
                 stray = np.where(still[:, :, None], phi[rows], 0.0).sum(axis=1, keepdims=True)
                 phi[rows] += stray / np.maximum(1, moves[rows].sum(axis=1))[:, None, None]
             phi[rows][still] = 0.0
@@ -215,7 +216,7 @@ class Permutation(Estimator):
         return Result(phi, errors, dof, heavy)
 
     def estimates(self, state: PermutationState, answers: np.ndarray, pairs: slice) -> np.ndarray:
-        """The values [N, D, P, K] that each of these pairs alone gives."""
+        """The values [N, D, P, K] from each of these pairs alone."""
         first, second = (np.take(answers, state.places[pairs, half], axis=1) for half in (0, 1))
         if state.index.draws_orders:
             # Player order[s] joins the prefix of size s; in the reverse it joins that of size
@@ -224,7 +225,7 @@ class Permutation(Estimator):
             both = np.diff(first, axis=2)
             both += np.diff(second, axis=2)[:, :, ::-1]
             both /= 2
-            # By one list of places: `take_along_axis` makes one for each instance.
+            # By one array of positions: `take_along_axis` makes one per instance.
             at = (rank + state.P * np.arange(len(rank))[:, None]).ravel()
             listed = both.reshape(len(both), rank.size, both.shape[3])
             return listed.take(at, axis=1).reshape(both.shape)
@@ -248,10 +249,10 @@ def _neighbour_keys(table: np.ndarray, members: np.ndarray) -> np.ndarray:
 
 
 def _all_alike(state: PermutationState) -> bool:
-    """Whether all pairs read the coalitions of the first, and these are not all there are.
+    """Whether all pairs have the coalitions of the first, and these are not all coalitions.
 
-    With three or four players the few pairs of a small budget may be the same one again: their
-    spread is then 0 and says nothing.
+    With three or four players the few pairs of a small budget may all be the same: their spread is
+    then 0 and meaningless.
     """
     first = np.unique(state.places[:1]).size
     return np.unique(state.places).size == first < 2**state.P
@@ -262,15 +263,14 @@ def _borrowed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Variances of a pair's estimate, [N, P, K], and their degrees of freedom, [N, K].
 
-    The variance s^2 of a player's few estimates is itself uncertain, and where a player matters
-    rarely but much (a threshold game: one player is pivotal in each order) it is often zero or far
-    too small: t intervals from it cover in 40 to 70 % of cases. Each s^2 is therefore shrunk
-    towards the mean over players by the James-Stein share of Opgen-Rhein and Strimmer (2007,
-    "Accurate ranking of differentially expressed genes by a distribution-free shrinkage approach",
-    equations 8-10), lambda = sum Var(s^2) / sum (s^2 - mean)^2, where Var(s^2), from the fourth
-    powers, is taken as no less than for normal estimates, 2 s^4 / (D-1). It falls like 1 / D, so
-    that little is borrowed from many draws. It never lowers a player's own s^2, which would take
-    from those who matter most.
+    The variance s^2 of a player's few estimates is itself uncertain. If a player matters rarely but
+    much (a threshold game: one player is pivotal in each order), it is often zero or far too small:
+    t intervals from it cover in 40 to 70 % of cases. Each s^2 is therefore shrunk towards the mean
+    over players by the James-Stein share of Opgen-Rhein and Strimmer (2007, "Accurate ranking of
+    differentially expressed genes by a distribution-free shrinkage approach", equations 8-10),
+    lambda = sum Var(s^2) / sum (s^2 - mean)^2, where Var(s^2), from the fourth powers, is at least
+    that of normal estimates, 2 s^4 / (D-1). lambda falls like 1 / D, so many draws borrow little.
+    A player's own s^2 is never lowered, which would affect those who matter most.
 
     lambda s0^2 + (1 - lambda) s^2 with P players of D-1 degrees each has, by Satterthwaite,
     (D-1) / ((1 - lambda)^2 + (1 - (1 - lambda)^2) / P).
@@ -293,5 +293,5 @@ def _borrowed(
 
 
 def _added(numbers: np.ndarray) -> np.ndarray:
-    """Sums over axis 1, one after another: the order is the same for any number of instances."""
+    """Sums over axis 1, in one order for any number of instances."""
     return np.add.accumulate(numbers, axis=1)[:, -1]

@@ -1,33 +1,33 @@
-"""Gaussian processes over coalitions: what a game is, given some of its answers.
+"""Gaussian processes over coalitions: the posterior of a game, given some of its outputs.
 
 In signs z (1 for members, -1 for others) a game is a sum of c_R chi_R, chi_R = product of z_i over
 R (its Walsh, or Fourier, coefficients). Half the sum of v(S) and v(complement), the even part of
 the game, holds the sets R of even size: interactions of two players depend on it alone. Half the
 difference, the odd part, holds those of odd size: values of players depend on it alone.
 
-The c_R are taken to be independent, normal, with variance tau^2 times the product of rho_i over R:
-interactions of many players are small, and how small is estimated from the data. The sum over all R
-is a product over players, (1 + rho_i z_i z'_i) (O'Donnell 2014, "Analysis of Boolean functions",
-section 2.4: the noise operator). With a = sum of log(1 - rho_i^2) / 2, w_i = artanh(rho_i) and
-x = sum of w_i z_i z'_i, the covariance of two coalitions is e^a cosh(x) for even parts, and
-e^a sinh(x) for odd ones. What says nothing about the rest has a flat prior: the level of even
-parts, and single players of odd ones.
+The c_R are assumed independent and normal, with variance tau^2 times the product of rho_i over R:
+interactions of many players are small, and the data determine how small. The sum over all R is a
+product over players, (1 + rho_i z_i z'_i) (O'Donnell 2014, "Analysis of Boolean functions", section
+2.4: the noise operator). With a = sum of log(1 - rho_i^2) / 2, w_i = artanh(rho_i) and x = sum of
+w_i z_i z'_i, the covariance of two coalitions is e^a cosh(x) for even parts, and e^a sinh(x) for
+odd parts. The level of even parts and the single players of odd parts have flat priors, because
+they tell nothing about the rest.
 
-`EvenProcess` serves many answers at the same coalitions. All players have one rate, so that the
-covariance depends on the distance of two coalitions alone. The process would shrink pairs that are
-far above the scale of the others, and be sure of that. They can be seen: under the process the
-score of a pair, the product of its whitened column with what is left, over its size and tau, is a
-standard normal number. Pairs whose score is beyond what the largest of all would be by chance get a
-column with a flat prior, largest first, a few at a time, until none is left (orthogonal matching
-pursuit: Pati, Rezaiifar and Krishnaprasad 1993; several at a time: Donoho et al. 2012, "Sparse
-solution of underdetermined systems by stagewise orthogonal matching pursuit").
+`EvenProcess` serves many outputs at the same coalitions. All players have one rate, so the
+covariance depends on the distance of two coalitions only. The process would shrink pairs far above
+the scale of the others, with false certainty. They can be detected: under the process the score of
+a pair, the product of its whitened column with the residuals, divided by its norm and tau, is
+standard normal. Pairs whose score exceeds the expected maximum of all scores get a column with a
+flat prior, largest first, a few at a time, until none is left (orthogonal matching pursuit: Pati,
+Rezaiifar and Krishnaprasad 1993; several at a time: Donoho et al. 2012, "Sparse solution of
+underdetermined systems by stagewise orthogonal matching pursuit").
 
-`OddProcess` serves one answer. Each player has its own rate, so that players who take no part in
-interactions take none in the process. Equations are numbered as in Rasmussen and Williams 2006,
-"Gaussian processes for machine learning".
+`OddProcess` serves one output. Each player has its own rate, so players without interactions do not
+enter the process. Equations are numbered as in Rasmussen and Williams 2006, "Gaussian processes for
+machine learning".
 
-Letters: R answers, one for each instance and output; P players; D coalitions whose even or odd part
-is known; q columns with flat priors.
+Letters: R outputs, one per instance and output; P players; D coalitions with known even or odd
+part; q columns with flat priors.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ NODES = 24
 
 # Constants of even parts.
 RATES = (0.001, 0.01, 0.03, 0.06, 0.1, 0.15, 0.22, 0.32, 0.45, 0.6, 0.8, 0.95)  # of rho
-JITTER = 1e-9  # of the variance: far above float32 answers' rounding, squared
-ALIKE = 1e-12  # added to the products of unit columns: hides no more than rounding does
-SEEN = 1e-6  # of a coalition's precision: below, the trend alone determines its answer
-DECIDE = 400  # of the answers, by which the rate is decided
-# Probability of `tells_apart` above which no large pairs are looked for. Over 60 seeds two pairs
-# were taken for two others 5 times of three large ones of 30 players at 80 coalitions (0.21), 3
-# times of fifteen of 25 players at 100 (0.015), and never of three of 30 at 120 (0.005).
+JITTER = 1e-9  # share of the variance: far above the squared rounding of float32 outputs
+ALIKE = 1e-12  # added to the products of unit columns: not more than rounding
+SEEN = 1e-6  # share of a coalition's precision below which the trend alone determines its output
+DECIDE = 400  # number of outputs that decide the rate
+# Probability in `tells_apart` above which no large pairs are searched. Over 60 seeds two pairs were
+# confused with two others 5 times for three large pairs of 30 players at 80 coalitions (0.21), 3
+# times for fifteen of 25 players at 100 (0.015), and never for three of 30 at 120 (0.005).
 CONFUSED = 0.01
-BY_CHANCE = 0.05  # that the largest score of a game that follows the process is beyond the bound
-APART = 1e-6  # share of a column, below which others hold it: roundings of white numbers, squared
-CLOSE = 0.7  # of the largest score: pairs above it are taken together with it
-ROUNDS = 3  # of the choice of a rate, then of pairs
+BY_CHANCE = 0.05  # probability that the largest score under the process exceeds the bound
+APART = 1e-6  # share of a column below which others contain it: squared roundings
+CLOSE = 0.7  # share of the largest score: pairs above it are taken together
+ROUNDS = 3  # rounds of choosing a rate, then pairs
 TOGETHER = 512  # pairs, or sets, that are whitened at a time
-KEEPS = 1 << 23  # numbers of all pairs' columns, up to which those of one rate are kept
+KEEPS = 1 << 23  # numbers in all pairs' columns up to which those of one rate are cached
 HELD = 1 << 21  # numbers of the trends that are held at a time
 
 # Constants of odd parts.
-FLAT = 100.0  # variance of what has a flat prior, over that of all larger sets
-NOISE = 1e-6  # of the variance by larger sets: keeps the matrix positive definite
-BY = 256  # answers by which the rates are chosen, or two a player: time goes with its third power
-STEPS = 10  # of L-BFGS; twice as many changed no error by more than a hundredth
+FLAT = 100.0  # variance of flat priors, relative to that of all larger sets
+NOISE = 1e-6  # share of the variance of larger sets: keeps the matrix positive definite
+BY = 256  # outputs that choose the rates, or two per player; time is cubic in it
+STEPS = 10  # steps of L-BFGS; twice as many changed no error by more than 1 %
 SPREAD = 1.5  # a rate is within a factor of 20 of the usual one with 95 % probability
 SMALLEST, LARGEST = 1e-4, 0.9
-SUM = 200.0  # of artanh(rate) over all players, at most: e to this power is in range
+SUM = 200.0  # maximum sum of artanh(rate): its exponential is in range
 
 Nodes = tuple[np.ndarray, np.ndarray]  # values of u, and their weights
 
@@ -91,7 +91,7 @@ def nodes_of(P: int, draws_orders: bool) -> Nodes:
 
 
 class Whitening(NamedTuple):
-    """A covariance of D answers, scaled to a variance of 1, by what makes them white."""
+    """The whitening transform of a covariance of D outputs, scaled to variance 1."""
 
     rate: float
     white: np.ndarray  # [D, D], the inverse of its Cholesky factor
@@ -99,37 +99,37 @@ class Whitening(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """How each answer is read."""
+    """The rate and the large pairs of each output."""
 
-    rates: np.ndarray  # int64 [R], places in RATES
-    pairs: np.ndarray  # int64 [R, most], places in `np.triu_indices(P, 1)`; -1: no more
+    rates: np.ndarray  # int64 [R], positions in RATES
+    pairs: np.ndarray  # int64 [R, most], positions in `np.triu_indices(P, 1)`; -1: no more
 
 
 class Trend(NamedTuple):
-    """Columns with flat priors, fitted to some of the answers (universal kriging: section 2.7)."""
+    """Columns with flat priors, fitted to the outputs `rows` (universal kriging: section 2.7)."""
 
-    rows: np.ndarray  # int64 [R], which answers
+    rows: np.ndarray  # int64 [R], outputs
     pairs: np.ndarray  # int64 [R, q - 1], their large pairs
     fit: Whitening
-    columns: np.ndarray  # [R, D, q], whitened; zeros if an answer has fewer
+    columns: np.ndarray  # [R, D, q], whitened; zeros if an output has fewer
     inverse: np.ndarray  # [R, q, q], of their products
     weights: np.ndarray  # [R, q]
-    left: np.ndarray  # [R, D], what they leave of the whitened answers
+    left: np.ndarray  # [R, D], residuals of the whitened outputs
     freedom: np.ndarray  # [R], D minus their number
     log_det: np.ndarray  # [R], of their products
-    apart: np.ndarray  # [R], the least share of a column that the others do not hold
+    apart: np.ndarray  # [R], the smallest share of a column that the others do not contain
 
     @property
     def squares(self) -> np.ndarray:
-        """The sum of squares of what is left, [R]."""
+        """The residual sum of squares, [R]."""
         return (self.left**2).sum(axis=1)
 
     @property
     def variance(self) -> np.ndarray:
-        """tau^2, [R], by the likelihood, or by how far each answer is from what the others predict
-        if that is more: a game may be rougher than the process says (section 5.4.2; Bachoc 2013,
-        "Cross validation and maximum likelihood estimations of hyper-parameters of Gaussian
-        processes with model misspecification").
+        """tau^2, [R], by the likelihood, or by the leave-one-out residuals if these are larger:
+        a game may be rougher than the process assumes (section 5.4.2; Bachoc 2013, "Cross
+        validation and maximum likelihood estimations of hyper-parameters of Gaussian processes
+        with model misspecification").
         """
         white = self.fit.white
         trend = np.matmul(white.T, self.columns)
@@ -142,10 +142,10 @@ class Trend(NamedTuple):
 
 
 class EvenProcess:
-    """The process of even parts at D coalitions, for all answers y [R, D]."""
+    """The process of even parts at D coalitions, for all outputs y [R, D]."""
 
     def __init__(self, signs: np.ndarray, draws_orders: bool) -> None:
-        """signs: 1 for members, -1 for others, float64 [D, P]; draws_orders: of Shapley's index."""
+        """signs: float64 [D, P], 1 for members, -1 others; draws_orders: for Shapley's index."""
         self.signs, (self.D, self.P) = signs, signs.shape
         self.pairs = np.stack(np.triu_indices(self.P, 1), axis=1)  # [pairs, 2]
         alone = np.stack([np.arange(self.P), np.full(self.P, -1)], axis=1)
@@ -153,14 +153,14 @@ class EvenProcess:
         self._nodes, self._distance = nodes_of(self.P, draws_orders), _distance(signs, signs)
         self._fits: dict[tuple[float, int], Whitening] = {}
         self._sizes: dict[float, np.ndarray] = {}
-        # Whether all columns are whitened once a rate: by the process alone, so that an answer's
-        # digits do not depend on the other answers of the call.
+        # Whether all columns are whitened once per rate: decided by the process alone, so that an
+        # output's result does not depend on the other outputs of the call.
         self._keeps = self.D * len(self.pairs) <= KEEPS
         self._kept: dict[str, tuple[float, list[Any]]] = {}
 
     @cached_property
     def tells_apart(self) -> bool:
-        """Whether the coalitions tell two pairs {a, b} and {c, d} from {a, d} and {c, b}.
+        """Whether the coalitions distinguish two pairs {a, b} and {c, d} from {a, d} and {c, b}.
 
         They do if one has z_a != z_c and z_b != z_d, since z_a z_b + z_c z_d is z_a z_d + z_c z_b
         in all others. A coalition with a share q of the players has that for a given four with
@@ -196,7 +196,7 @@ class EvenProcess:
         return means, deviations, freedom
 
     def expected(self, y: np.ndarray, chosen: Chosen, signs: np.ndarray) -> np.ndarray:
-        """The mean even parts [R, D'] of other coalitions, signs [D', P]."""
+        """The posterior mean of even parts [R, D'] of other coalitions, signs [D', P]."""
         apart = _distance(self.signs, signs)
         means = np.zeros((len(y), len(signs)))
         for trend in self._trends(y, chosen, self.D):
@@ -210,12 +210,12 @@ class EvenProcess:
         return means
 
     def choose(self, y: np.ndarray) -> Chosen:
-        """The likeliest rate and the large pairs of each answer.
+        """The likeliest rate and the large pairs of each output.
 
         tau^2 and the trend are profiled out of the likelihood (chapter 5). No pair is taken if the
-        coalitions may not tell two pairs from two others.
+        coalitions may not distinguish two pairs from two others.
         """
-        # The number that leaves both steps half of what they see, or more.
+        # The maximum that leaves both steps at least half of their degrees of freedom.
         most = max(1, min(self.D // 4, DECIDE // 2, len(self.pairs)))
         rates, pairs = np.full(len(y), -1), np.full((len(y), most), -1)
         rows = np.arange(len(y))
@@ -225,13 +225,13 @@ class EvenProcess:
             rows = rows[other]
             rates[rows] = likely[other]
             pairs[rows] = self._large(y[rows], rates[rows], most)
-            rows = rows[pairs[rows, 0] >= 0]  # without pairs the rate stays what it is
+            rows = rows[pairs[rows, 0] >= 0]  # without pairs the rate does not change
             if not len(rows):
                 break
         return Chosen(rates, pairs)
 
     def _likeliest(self, y: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-        """Places in RATES, int64 [R], given the pairs with flat priors [R, most]."""
+        """Positions in RATES, int64 [R], given the pairs with flat priors [R, most]."""
         best, places = np.full(len(y), np.inf), np.zeros(len(y), np.int64)
         for number in range(len(RATES)):
             as_if = Chosen(np.full(len(y), number), pairs)
@@ -259,8 +259,8 @@ class EvenProcess:
                 chosen = Chosen(rates[searched], pairs[searched])
                 for trend in self._trends(y[searched], chosen, self.D):
                     rows, scores = searched[trend.rows], self._scores(trend)
-                    # Pairs that hold each other's columns are not told apart: those that came last
-                    # have the prior again, by which they share what there is.
+                    # Pairs with dependent columns cannot be distinguished: those added last get the
+                    # prior again, under which they share the effect.
                     alike = trend.apart < APART
                     back = rows[alike]
                     counts[back] = before[back]
@@ -279,8 +279,8 @@ class EvenProcess:
         return pairs
 
     def _scores(self, trend: Trend) -> np.ndarray:
-        """The sizes of the scores of all pairs, [R, pairs]. What the columns of a trend take of a
-        pair's column is left out, so that scores are smaller than they might be, never larger.
+        """The absolute scores of all pairs, [R, pairs]. The trend's share of a pair's column is
+        ignored, so scores may be too small, but not too large.
         """
         i, j = self.pairs.T
         towards = np.matmul(trend.fit.white.T, trend.left[..., None])
@@ -295,7 +295,7 @@ class EvenProcess:
         return scores
 
     def _trends(self, y: np.ndarray, chosen: Chosen, D: int) -> Iterator[Trend]:
-        """What is fitted to the first D of each answer [R, D], some answers at a time."""
+        """Yields fits to the first D of each output [R, D], some outputs at a time."""
         counts = (chosen.pairs >= 0).sum(axis=1)
         width = np.where(counts > 0, 2 ** np.ceil(np.log2(np.maximum(counts, 1))), 0).astype(int)
         for number, wide in np.unique(np.stack([chosen.rates, width]), axis=1).T.tolist():
@@ -304,15 +304,15 @@ class EvenProcess:
             step = max(1, HELD // (D * (wide + 1)))
             for start in range(0, len(alike), step):
                 rows = alike[start : start + step]
-                # Widths are powers of two, by the answer's own count: its digits do not depend on
-                # the other answers of the call. A pair past the end of the list is -1.
+                # Widths are powers of two, by the output's own count, so that its result does not
+                # depend on the other outputs of the call. A pair past the end of the list is -1.
                 pairs = chosen.pairs[rows, :wide]
                 missing = wide - pairs.shape[1]
                 pairs = np.pad(pairs, ((0, 0), (0, missing)), constant_values=-1)
                 yield _fitted(rows, pairs, fit, y[rows, :D], self._columns(fit, pairs, D))
 
     def _whitening(self, rate: float, D: int) -> Whitening:
-        """Returns the whitening of the first D answers; keeps that of one rate above DECIDE."""
+        """Returns the whitening of the first D outputs; caches that of one rate above DECIDE."""
         from scipy.linalg import solve_triangular  # noqa: PLC0415 - `import xaijax` loads no scipy
 
         if (rate, D) not in self._fits:
@@ -334,7 +334,7 @@ class EvenProcess:
         return np.concatenate([np.ones((*picked.shape[:2], 1)), picked], axis=2)
 
     def _columns(self, fit: Whitening, pairs: np.ndarray, D: int) -> np.ndarray:
-        """The same at the first D coalitions of the process, whitened."""
+        """`_columns_of` at the first D coalitions of the process, whitened."""
         if D < self.D or not self._keeps:
             return np.matmul(fit.white, self._columns_of(self.signs[:D], pairs))
         (white,) = self._once("columns", fit.rate, self._all_white_pairs)
@@ -376,7 +376,7 @@ class EvenProcess:
     def _once(
         self, name: str, rate: float, make: Callable[[float], Iterator[Any]]
     ) -> list[Any] | Iterator[Any]:
-        """What `make` yields; kept for one rate at a time if it is small."""
+        """Returns what `make` yields; cached for one rate at a time if it is small."""
         if not self._keeps:
             return make(rate)
         if name not in self._kept or self._kept[name][0] != rate:
@@ -384,8 +384,9 @@ class EvenProcess:
         return self._kept[name][1]
 
     def _in_trend(self, part: slice, pairs: np.ndarray) -> np.ndarray:
-        """What a unit of each column adds to the interactions of sets, [R, 1 + width, part]: z_i
-        z_j adds 4 to the pair's own, and to the sums of both players; the level adds nothing.
+        """The contribution of a unit of each column to the interactions of sets, [R, 1 + width,
+        part]: z_i z_j adds 4 to its pair, and to the sums of both players; the level adds
+        nothing.
         """
         a, b = (self.pairs[pairs, end][..., None] for end in (0, 1))
         first, second = self.sets[part].T
@@ -397,7 +398,7 @@ class EvenProcess:
 def _fitted(
     rows: np.ndarray, pairs: np.ndarray, fit: Whitening, y: np.ndarray, columns: np.ndarray
 ) -> Trend:
-    """Whitened columns [R, D, q] fitted to y [R, D]; each answer in shapes that are its own."""
+    """Whitened columns [R, D, q] fitted to y [R, D]; shapes depend on each output alone."""
     size = np.sqrt((columns**2).sum(axis=1))
     used = size > 0
     scale = 1 / np.where(used, size, 1.0)
@@ -408,7 +409,7 @@ def _fitted(
     inverse = np.linalg.inv(products)
     left = np.matmul(fit.white, y[..., None])
     weights = np.zeros((*used.shape, 1))
-    for _ in range(2):  # the second time takes out what rounding has left
+    for _ in range(2):  # the second pass removes rounding errors
         more = np.matmul(inverse, np.matmul(unit.swapaxes(1, 2), left))
         weights += more
         left = left - np.matmul(unit, more)
@@ -429,8 +430,8 @@ def _by_distance(P: int, rate: float) -> tuple[np.ndarray, float]:
     """(covariances of even parts at distances 0..P, scaled to a variance of 1; the scale)."""
     d = np.arange(P + 1)
     up, down = np.log1p(rate), np.log1p(-rate)
-    # `_even_sets` minus the set of size 0, whose part is the level: near 0 for small rates, so that
-    # a difference of the two would lose what keeps the matrix of all coalitions positive.
+    # `_even_sets` without the set of size 0, which is the level. For small rates it is near 0, and
+    # a difference would lose the digits that keep the matrix of all coalitions positive definite.
     cov = (np.expm1((P - d) * up + d * down) + np.expm1(d * up + (P - d) * down)) / 2
     return cov / cov[0], float(cov[0])
 
@@ -458,7 +459,7 @@ def _with_interactions(
     pair = j >= 0
     at = minus[:, None] - low[:, i[pair]] - low[:, j[pair]]
     cross[:, pair] = signs[:, i[pair]] * signs[:, j[pair]] * of_rest[at]
-    for place in np.flatnonzero(~pair):  # by how many of the others are at -1
+    for place in np.flatnonzero(~pair):  # number of the others at -1
         left = minus - low[:, i[place]]
         plus = (P - 1 - left) * of_rest[np.minimum(left, rest)]
         less = left * of_rest[np.maximum(left - 1, 0)]
@@ -477,13 +478,13 @@ def _even_sets(x: np.ndarray, plus: np.ndarray, minus: np.ndarray) -> np.ndarray
 
 @dataclass(frozen=True)
 class OddProcess:
-    """The process of odd parts, scaled so that sets of three and more have a variance of 1."""
+    """The process of odd parts, scaled so that sets of three and more have variance 1."""
 
     rates: np.ndarray  # [P], from 0 to below 1
 
     @property
     def scale(self) -> float:
-        """The variance of a coalition's answer, by sets of three and more, before it is scaled."""
+        """The variance of a coalition's output from sets of three and more, before scaling."""
         log, w = self._logs(1.0)
         return float(np.exp(log) * np.sinh(w.sum()) - self.rates.sum())
 
@@ -521,11 +522,11 @@ class OddProcess:
 
     @classmethod
     def likeliest(cls, signs: np.ndarray, odd: np.ndarray, even: np.ndarray | None) -> OddProcess:
-        """The process with the likeliest rates; signs [D, P], odd and even parts of answers [D] of
-        a size of about 1, even None if it is the same of all answers.
+        """The process with the likeliest rates; signs [D, P], odd and even parts of outputs [D],
+        scaled to about 1; even None if it is equal for all outputs.
 
-        The logarithms of the rates are normal around their mean, which is free, with a deviation of
-        SPREAD: a few hundred answers do not determine many rates. Without it a process of 100
+        The logarithms of the rates have a normal prior around their free mean, with deviation
+        SPREAD: a few hundred outputs do not determine many rates. Without it a process of 100
         players was worse than none at 512 coalitions.
         """
         from scipy.optimize import minimize  # noqa: PLC0415 - not loaded by `import xaijax`
@@ -555,14 +556,14 @@ def unlikeliness(
     w, size = np.arctanh(rates), np.sqrt(np.prod(squares))
     x = (signs * w) @ signs.T
     functions = (size * np.sinh(x), size * np.cosh(x))  # not by exp: near 0 the rest is tiny
-    ends = (size * np.sinh(w.sum()), size * np.cosh(w.sum()))
+    parts = (size * np.sinh(w.sum()), size * np.cosh(w.sum()))
     da, dw = -(rates**2) / squares, rates / squares
     apart = logs - logs.mean()
     value, gradient = float(apart @ apart) / (2 * SPREAD**2), apart / SPREAD**2
     for parity, y in enumerate([odd] if even is None else [odd, even]):
         f, slope = functions[parity], functions[1 - parity]
         small = 1.0 if parity else (signs * rates) @ signs.T
-        scale = ends[parity] - (1.0 if parity else rates.sum())
+        scale = parts[parity] - (1.0 if parity else rates.sum())
         larger = f - small
         K = larger / scale + (FLAT if parity else FLAT / P * (signs @ signs.T))
         K[np.diag_indices(D)] += NOISE
@@ -574,7 +575,7 @@ def unlikeliness(
         A = (freedom / square * np.outer(alpha, alpha) - inverse) / 2
         # Sums over all entries times z_i z'_i, [P].
         slopes = ((A * slope @ signs) * signs).sum(axis=0) * dw + da * float((A * f).sum())
-        of_scale = da * ends[parity] + dw * ends[1 - parity]
+        of_scale = da * parts[parity] + dw * parts[1 - parity]
         if not parity:
             slopes -= ((A @ signs) * signs).sum(axis=0) * rates
             of_scale = of_scale - rates

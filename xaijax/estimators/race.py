@@ -1,20 +1,19 @@
-"""Later pairs of orders sample only the undecided players, once a top-k claim depends on few.
+"""Samples only the undecided players in later pairs of orders, once a top-k claim depends on few.
 
 A pair of orders gives a player's contribution by four coalitions: the players before it, without
-and with it, and those after it, without and with it. The full pair would ask the same ones. A pair
-therefore costs 4 coalitions for each undecided player, and 2 (P - 1) for all P players.
+and with it, and those after it, without and with it; a full pair has the same coalitions. A pair
+therefore costs 4 coalitions per undecided player, and 2 (P - 1) for all P players.
 
-A test of two players takes the pairs in which both were sampled. Who is sampled in a pair is chosen
-by the pairs before it. The pairs that sampled both are therefore draws like all others, and a
-confidence sequence holds over them (a martingale stays one if a bet is left out by what came
-before).
+A test of two players uses the pairs in which both were sampled. The players of a pair are chosen by
+earlier pairs only. The pairs that sampled both are therefore ordinary draws, and a confidence
+sequence holds over them (a martingale stays one if a bet is skipped depending on the past).
 
-Sums are kept of each candidate with each player, about the means of the pairs that sampled all. The
+For each candidate and each player, sums are kept about the means of the pairs that sampled all. The
 candidates are the undecided players and the largest of the others; other players are not sampled
 again.
 
-Values of an instance add up to f(x) - v(nothing), pair by pair while all players are sampled. What
-the undecided players move by after that is taken from the others, by their shares of the variance.
+Values of an instance add up to f(x) - v(nothing) in every pair while all players are sampled. Later
+changes of the undecided players are subtracted from the others, by their shares of the variance.
 
 Letters: n instances, D pairs that sampled all players, d pairs at a time, a players sampled, E
 candidates, P players, K outputs, k the number of players that are claimed.
@@ -43,11 +42,11 @@ from xaijax.games import queries
 from xaijax.games.run import GameRun
 from xaijax_kernels.games import sampling
 
-CANDIDATES = 64  # at most: the sums of each of them with all players are kept
+CANDIDATES = 64  # maximum number: the sums of each with all players are kept
 FEW = 32  # undecided players at most, for a race to begin
 EACH = 4  # coalitions of a player and a pair
-WORTH = 0.5  # of the coalitions of a full pair, that those of the undecided players are at most
-LISTED = 1 << 15  # coalitions that are asked together
+WORTH = 0.5  # largest share of a full pair's coalitions for the undecided players
+LISTED = 1 << 15  # coalitions that are evaluated together
 FEWEST = 16  # pairs that sample all players
 
 # (instances of the check [n], players int [n, a], first pair, the one after the last) -> some of
@@ -59,7 +58,7 @@ DrawPairs = Callable[
 
 @dataclass(frozen=True)
 class RaceLimits:
-    """How instances go on."""
+    """How sampling of instances continues."""
 
     stops: Sequence[int]  # pairs at each further check
     budget: int  # coalitions of an instance
@@ -115,13 +114,13 @@ def run_race(
     draw: DrawPairs,
     limits: RaceLimits,
 ) -> RaceResult | None:
-    """Makes all further checks of the instances `chosen` [n]; None: none of them has a race.
+    """Makes all further checks of the instances `chosen` [n]; None: none of them can race.
 
-    An instance ends when its claim is certain, when the claim depends on a player who is not
-    sampled any more, and when the next check would exceed the budget. undecided: bool [n, P].
+    An instance ends when its claim is certain, when the claim depends on a player who is no longer
+    sampled, or when the next check would exceed the budget. undecided: bool [n, P].
     """
     _, P, K = check.result.values.shape
-    # By bounds= each full pair is within a range that is proved for all players.
+    # With bounds= each full pair is within a range that is proved for all players.
     if not isinstance(rule, Top) or rule.bounds is not None or rule.k == P:
         return None
     if rule.k + FEW > CANDIDATES < P:
@@ -139,7 +138,7 @@ def run_race(
         undecided = race.undecided()
         met |= going & ~undecided.any(axis=1)
         stuck = (undecided & (race.place < 0)).any(axis=1)
-        # If many are open at once, the largest first: the members are among them.
+        # If many are open at once, the largest first, which include the members.
         undecided = _largest(undecided, race.values(), most)
         count = undecided.sum(axis=1)
         cost = EACH * count * (stop - at)
@@ -175,7 +174,7 @@ class GamePairs:
     ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """See `DrawPairs`."""
         P, (n, a), K = self.game.P, who.shape, self.base.shape[1]
-        # A coalition takes twice a byte a player, and its answers a few times.
+        # A coalition takes two bytes per player, and its outputs a few copies.
         fits = self.game.engine.memory.fits("answers", 2 * P + 32 * K)
         pairs = max(1, min(LISTED, fits) // (a * EACH))
         at_once = max(1, pairs // TOGETHER)  # instances
@@ -205,10 +204,10 @@ class Race:
     alpha: float  # of each test
     resolution: np.ndarray  # [n]
     players: np.ndarray  # int [n, E], the candidates
-    place: np.ndarray  # int [n, P], the position of a player among them; -1: it is none
+    place: np.ndarray  # int [n, P], the position of a player among them; -1: not a candidate
     centre: np.ndarray  # [n, P, K], means of the pairs that sampled all players
     errors: np.ndarray  # [n, P, K], standard errors of the centre
-    borrowed: np.ndarray  # [n, P, K], how much more spread they know than the draws, times D^2
+    borrowed: np.ndarray  # [n, P, K], excess of their variance over that of the draws, times D^2
     full: int  # D
     count: np.ndarray  # [n, E, P], pairs that sampled both
     # [n, E, P, K] each, sums over these pairs: of the candidate, of the other player, of their
@@ -238,8 +237,8 @@ class Race:
     def add(self, rows: np.ndarray, who: np.ndarray, pairs: np.ndarray) -> None:
         """Adds pairs [n', d, a, K] of the instances `rows` [n'], of candidates `who` int [n', a].
 
-        d is a multiple of `TOGETHER` but in the last call of a check: sums are taken in one order,
-        so that an instance's do not depend on the others of the call.
+        d is a multiple of `TOGETHER` except in the last call of a check: sums have one order, so
+        that an instance's sums do not depend on the others of the call.
         """
         players = self.players[rows[:, None], who]
         at = rows[:, None, None], who[:, :, None], players[:, None, :]
@@ -274,7 +273,7 @@ class Race:
         square = self._of_own(self.sums[2]) - self._of_own(self.sums[0]) ** 2 / count
         more = np.take_along_axis(self.borrowed, at, axis=1) / count
         error = np.sqrt((np.maximum(square, 0.0) / (count - 1) + more) / count)
-        # A player that changes nothing is known to do so.
+        # A player that changes nothing has no error.
         error = np.where(np.take_along_axis(self.errors, at, axis=1) == 0, 0.0, error)
         np.put_along_axis(spread, at, error, axis=1)
         return spread
@@ -287,9 +286,9 @@ class Race:
         return players_of(~self._certain(values, members, others), members, others)
 
     def safe(self, undecided: np.ndarray) -> np.ndarray:
-        """Whether each undecided player is larger than all who are no candidates; bool [n].
+        """Whether each undecided player is larger than all non-candidates; bool [n].
 
-        Otherwise the claim could come to depend on those, and the race would never end.
+        Otherwise the claim could depend on non-candidates later, and the race would never end.
         """
         (n, P), K = self.place.shape, self.centre.shape[2]
         E = self.players.shape[1]
@@ -308,7 +307,7 @@ class Race:
         sign of its value; bool [n, m, o, K].
         """
         n, K = len(values), values.shape[2]
-        # Nothing is known of a member that is no candidate: all its tests stay open.
+        # A member that is not a candidate is unknown: all its tests stay open.
         place = self.place[np.arange(n)[:, None, None], members]
         row = np.arange(n)[:, None, None, None], np.maximum(place, 0)[:, :, None], others[:, None]
         at = *row, np.arange(K)
@@ -317,7 +316,7 @@ class Race:
         member, other = member / m, other / m
         own_square, other_square = own_square - m * member**2, other_square - m * other**2
         product = product - m * member * other
-        # What was borrowed at D pairs fades as they become many.
+        # The excess variance at D pairs fades with more pairs.
         borrowed, centre = (of_both(t, members, others) for t in (self.borrowed, self.centre))
         own_square += (m - 1) / m * borrowed[0]
         other_square += (m - 1) / m * borrowed[1]
@@ -351,11 +350,11 @@ def _largest(undecided: np.ndarray, values: np.ndarray, most: int) -> np.ndarray
 def _adding_up(
     race: Race, before: np.ndarray, errors: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(values that add up to what they did before, standard errors, whether the order is the same).
+    """(values with the same sum as before, standard errors, whether the order is the same).
 
-    before: values [n, P, K] of the pairs that sampled all players, errors theirs. A sum that is
-    known is a regression: what some moved by goes to the others by their variances. Nothing is
-    known of how the two go together, so its error is added as if they went fully together.
+    before: values [n, P, K] of the pairs that sampled all players, errors: theirs. A known sum is a
+    regression constraint: changes of some players are distributed over the others by their
+    variances. Their correlation is unknown, so errors are added as if it were 1.
     """
     values, spread = race.values(), race.std_errors()
     counts = race.counts

@@ -1,4 +1,4 @@
-"""Rules that say when an instance has been sampled enough; they hold however often they check.
+"""Rules that stop the sampling of an instance; they hold however often they are checked.
 
 `Narrow` stops an instance when every interval is narrow, `Top` when the k players of the largest
 |value| and their signs are certain.
@@ -6,7 +6,7 @@
 What `Top` claims of an instance is a set T and signs s: for all i in T, all j outside and both
 signs u, s_i phi_i + u phi_j > 0. This says that |phi_i| > |phi_j|, and, as the sum of the two, that
 s_i is the sign of phi_i. Each of these is tested by a one-sided confidence sequence of the pairs'
-s_i Z_i + u Z_j: in a common order much of what moves the one moves the other.
+s_i Z_i + u Z_j: in a common order Z_i and Z_j are correlated, which makes the sum precise.
 
 **How many tests can go wrong.** They are not 2 k (P - k). Let T* be the true set, i* the largest
 outside it, u* its sign. A wrong claim rejects at least one of these, which are all true:
@@ -17,10 +17,10 @@ outside it, u* its sign. A wrong claim rejects at least one of these, which are 
   s_i phi_i - u* phi_i* > 0 among it: 2 (P - k - 1), by s_i and i.
 - T = T*, with a wrong sign of i. Then the same is claimed of i: 2 k at most, by s_i and i.
 
-2 (P + k - 1) tests therefore share 1 - confidence, whatever T* is. With k = P nothing is outside,
-and 2 P signs are tested. An instance of K outputs makes K claims, which share it too.
+2 (P + k - 1) tests therefore share 1 - confidence, for any T*. With k = P nothing is outside, and 2
+P signs are tested. An instance of K outputs makes K claims, which share it too.
 
-Letters: n instances that go on, D pairs drawn, d pairs at a time, P players or sets of them, K
+Letters: n instances that continue, D pairs drawn, d pairs at a time, P players or sets of them, K
 outputs.
 """
 
@@ -37,32 +37,30 @@ from xaijax.core.errors import ModelOutputError
 from xaijax.core.sequences import half_widths, log_bounded_factor, time_uniform_quantile
 from xaijax.estimators.estimator import Result
 
-TOGETHER = 32  # pairs in one sum, always: sums would be grouped otherwise
+TOGETHER = 32  # pairs in one sum, always, because other groups would round differently
 NUMBERS = 1 << 20  # of a chunk of instances at a time
 
 # (means, sums of squares, players) -> whether the means are certainly above 0, see `larger`
 Positive = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
-# (instances, pairs) -> the values that each of these pairs alone gives, [n', d, P, K]
+# (instances, pairs) -> the values from each of these pairs alone, [n', d, P, K]
 Estimates = Callable[[slice | np.ndarray, slice], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run at one check. All instances that go on have the same pairs."""
+    """The state of a run at one check. All continuing instances have the same pairs."""
 
-    number: int  # of the check, from 1
-    most: int  # checks that there are if the budget is used up; fixed before the first
+    number: int  # number of the check, from 1
+    most: int  # number of checks within the full budget; fixed before the first
     pairs: int  # D
     result: Result  # values and standard errors [n, P, K]
     low: np.ndarray  # [n], the smallest v(S) of the coalitions so far, empty and full included
     high: np.ndarray  # [n], the largest
-    resolution: (
-        np.ndarray
-    )  # [n], what rounding may add to a value: smaller differences mean nothing
+    resolution: np.ndarray  # [n], rounding error of a value: smaller differences mean nothing
     estimates: Estimates | None  # None: the units drawn are not independent pairs
 
     def of(self, rows: np.ndarray) -> Checkpoint:
-        """The same of some of the instances, int [n']."""
+        """The checkpoint of the instances int [n']."""
         r, whole = self.result, self.estimates
         estimates = None if whole is None else lambda part, pairs: whole(rows[part], pairs)
         result = Result(r.values[rows], r.std_errors[rows], r.dof[rows])
@@ -72,18 +70,18 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Narrow:
-    """Stops an instance when no value may be further off than the tolerance.
+    """Stops an instance when all errors are certainly within the tolerance.
 
     Each value is within it with the probability `confidence` at least, whenever its instance stops:
     by a confidence sequence if pairs are independent; otherwise by an interval at each check, whose
-    misses add up to 1 - confidence over all the checks that there may be.
+    error probabilities add up to 1 - confidence over all possible checks.
     """
 
     tolerance: float
     confidence: float = 0.95
 
-    # Checks while the number of pairs doubles. One: if misses are shared out among the checks, each
-    # further check makes all intervals wider.
+    # Checks per doubling of the pairs. One: if checks share the error probability, each further
+    # check widens all intervals.
     checks = 1
 
     def bound(self, independent: bool) -> str:
@@ -95,7 +93,7 @@ class Narrow:
         errors, missed = check.result.std_errors, 1 - self.confidence
         if check.estimates is not None:
             quantile = time_uniform_quantile(check.pairs, missed)
-            if math.isinf(quantile):  # so few pairs say nothing, also if they are all equal
+            if math.isinf(quantile):  # so few pairs prove nothing, even if they are all equal
                 return np.ones(errors.shape[:2], bool)
             wide = errors * quantile
         else:
@@ -116,15 +114,15 @@ class Top:
     """Stops an instance when its set of the k largest |values| and their signs are certain.
 
     All of an instance's claims hold together with the probability `confidence` at least, whenever
-    it stops. bounds: of v(S); answers outside are refused. None: the claims are asymptotic in the
-    number of pairs. Values that rounding alone may have put in order are not told apart.
+    it stops. bounds: of v(S); outputs outside raise an error. None: the claims are asymptotic in
+    the number of pairs. Values that differ by rounding only are not ordered.
     """
 
     k: int
     confidence: float
     bounds: tuple[float, float] | None = None
 
-    # Checks while the number of pairs doubles. Two: a further check costs no confidence.
+    # Checks per doubling of the pairs. Two: a further check costs no confidence.
     checks = 2
 
     def bound(self, independent: bool) -> str:
@@ -133,7 +131,7 @@ class Top:
         return "asymptotic" if self.bounds is None else "bounded"
 
     def alpha(self, P: int, K: int) -> float:
-        """The probability with which one test may go wrong."""
+        """The error probability of one test."""
         return (1 - self.confidence) / shared_by(self.k, P, K)
 
     def undecided(self, check: Checkpoint) -> np.ndarray:
@@ -151,13 +149,13 @@ class Top:
         about = values if self.bounds is None else None
         squares, products = pair_moments(check, members, about)
         if self.bounds is None:
-            # The standard errors may know of more spread than few draws show; NaN if of none.
+            # The standard errors may include more variance than a few draws show; NaN if unknown.
             squares = np.maximum(squares, check.result.std_errors**2 * D * (D - 1))
             positive = by_quantile(quantile, D)
         else:
             positive = self._by_bounds(D, alpha)
         own_square, other_square = of_both(squares, members, others)
-        # Only what could be told apart at all, by more than rounding.
+        # Only differences above rounding count.
         least = 2 * check.resolution[:, None, None, None]
         if self.k == P:
             open_signs = ~(positive(np.abs(top), own_square, 1) & (np.abs(top) > least))[:, :, 0]
@@ -189,12 +187,12 @@ class Top:
         )
 
     def _refuse_outside(self, check: Checkpoint) -> None:
-        """Raises ModelOutputError for answers outside the bounds."""
+        """Raises ModelOutputError for outputs outside the bounds."""
         if self.bounds is None:
             return
         (low, high), slack = self.bounds, check.resolution.max()
-        ends = np.concatenate([check.low, check.high])
-        outside = ends[~((low - slack <= ends) & (ends <= high + slack))]
+        bounds = np.concatenate([check.low, check.high])
+        outside = bounds[~((low - slack <= bounds) & (bounds <= high + slack))]
         if len(outside):
             raise ModelOutputError(
                 f"bounds=({low:g}, {high:g}): a coalition of these instances has v(S) = "
@@ -202,12 +200,12 @@ class Top:
             )
 
 
-# What an instance does never depends on the others of the call.
+# An instance's result never depends on the others of the call.
 Rule: TypeAlias = Narrow | Top
 
 
 def shared_by(k: int, P: int, K: int) -> int:
-    """How many tests share the probability of a wrong claim."""
+    """Number of tests that share the probability of a wrong claim."""
     return 2 * K * (P if k == P else P + k - 1)
 
 
@@ -230,7 +228,7 @@ def larger(
     signs: s, -1 or 1, the claimed sign of phi_i. member, other: the means over the pairs that
     sampled both. sums: over these pairs, the squares of each one's deviations from its mean, and
     their products. positive(mean, square, players): whether a mean of draws with such a sum of
-    squares is certainly above 0, for draws that add up this number of players.
+    squares is certainly above 0, for draws that are sums over this number of players.
     """
     own_square, other_square, product = sums
     certain = np.ones(np.broadcast_shapes(member.shape, other.shape), bool)
@@ -260,11 +258,11 @@ def players_of(tests: np.ndarray, members: np.ndarray, others: np.ndarray) -> np
 def pair_moments(
     check: Checkpoint, members: np.ndarray, about: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(squares [n, P, K], products with the members [n, k, P, K]): sums over pairs of what is left
-    of each pair's estimates.
+    """(squares [n, P, K], products with the members [n, k, P, K]): sums over pairs of the
+    deviations of each pair's estimates.
 
-    members: int [n, k, K]. about: what is taken from the estimates [n, P, K]; None: the mean of the
-    pairs before, 0 for the first. Sums are taken in one order for any number of instances.
+    members: int [n, k, K]. about: subtracted from the estimates [n, P, K]; None: the mean of the
+    earlier pairs, 0 for the first. Sums have one order for any number of instances.
     """
     assert check.estimates is not None
     n, k, K = members.shape

@@ -15,15 +15,15 @@ Reading order:
     command_line/   `xaijax guest`, `xaijax host` and `xaijax arbiter`
     host/           the party that explains
     arbiter         a third process, trusted by both sides, in which a joint model runs
-    guest/          the party that keeps its rows and answers as its policy allows
+    guest/          the party that keeps its rows and sends outputs within its policy
     split/          models in parts, one for each party
-    wire/           messages, connections, certificates, identifiers that nobody can read
-    in_process/     `FederatedExplainer`: the same values where one process holds all columns
+    wire/           messages, connections, certificates, hidden identifiers
+    in_process/     `FederatedExplainer`: the same values in one process that has all columns
 """
 
-import warnings as _warnings
 from typing import TYPE_CHECKING
 
+from xaijax.core.deprecated import warn_deprecated as _warn_deprecated
 from xaijax.federated.arbiter import Arbiter as Arbiter
 from xaijax.federated.guest.audit import verify_audit as verify_audit
 from xaijax.federated.guest.guest import Guest as Guest
@@ -50,10 +50,8 @@ if not TYPE_CHECKING:  # a checker shall see the names that there are
 
     def __getattr__(name: str) -> object:
         if name == "Split":
-            _warnings.warn(
-                "xaijax.federated.Split is deprecated. Say xaijax.federated.PartySplit.",
-                DeprecationWarning,
-                stacklevel=2,
+            _warn_deprecated(
+                "xaijax.federated.Split", use="xaijax.federated.PartySplit", removed_in="0.3"
             )
             return PartySplit
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

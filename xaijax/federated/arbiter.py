@@ -1,7 +1,7 @@
 """`Arbiter`: a third process, which both sides trust, in which a joint model runs.
 
 It gets blocks of rows from guests under tokens that it cannot resolve, and rows of the host's
-columns from the host; it answers with what the model says, and keeps a run's blocks in memory only.
+columns from the host; it answers with the model's outputs, and keeps a run's blocks in memory only.
 
 Letters: N instances, R rows, F columns of the model, H columns of the host, m guests.
 """
@@ -43,22 +43,22 @@ class _Run:
 class Arbiter:
     """A third process, trusted by all parties, that runs a joint model on all columns.
 
-    A joint model is one that cannot be split into parts. It needs all columns in one place, which
-    is here. Guests send their rows under tokens: codes that stand for identifiers and that the
-    arbiter cannot resolve. The host sends rows of its columns and gets the model's answers. The
+    A joint model is one that cannot be split into parts. It needs all columns in one process, the
+    arbiter. Guests send their rows under tokens: codes that stand for identifiers and that the
+    arbiter cannot resolve. The host sends rows of its columns and gets the model's outputs. The
     arbiter sees all rows that are explained; it keeps those of a run in memory only.
 
     Args:
         model: a `Model` of `as_model`, or what `as_model` takes without options, on rows [R, F] of
             all columns.
         columns: int, at least 2: F.
-        guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
-            Each party needs at least one.
+        guests: {"name": [positions of its columns]}, from 0. The other columns are the host's. Each
+            party needs at least one.
         transports: {"name": transport} to each guest: a `Connection`, or `InMemory`. The guest's
             policy must name this arbiter (`Policy(arbiter=)`).
         hosts: names of certificates that may ask. If empty, any name that the arbiter's authority
             signed may ask.
-        deadline: float, in seconds. It limits how long one request to a guest may take.
+        deadline: float, in seconds. The time limit of one request to a guest.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
@@ -132,7 +132,7 @@ class Arbiter:
 
     @property
     def most(self) -> int:
-        """The most rows that one request to the model may have."""
+        """The maximum number of rows in one request to the model."""
         return (LARGEST - 1024) // (8 * max(self._F, 64))
 
     def _start(self, names: party.Names, request: Any) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class Arbiter:
         width, blocks = len(self._parties.guests[guest]), []
         fits = max(1, min(request.most, (LARGEST - 1024) // max(32, 8 * width)))
         who = f"guest {guest!r}"
-        # In the tokens' own order, which tells the guest nothing of the host's rows.
+        # Sorted by token, which reveals nothing about the host's rows to the guest.
         order = np.array(sorted(range(len(tokens)), key=lambda place: tokens[place]))
         for places in np.array_split(order, -(-len(tokens) // fits)):
             fields = {"tokens": b"".join(tokens[place] for place in places)}
@@ -215,8 +215,6 @@ class Arbiter:
 
 
 def _log(event: str, names: party.Names, code: str, cause: str) -> None:
-    """Logs where an internal error came from, by `logging` (on the screen, if nobody says
-    otherwise).
-    """
+    """Logs the location of an internal error, by `logging` (on the screen by default)."""
     if cause:
         logging.getLogger("xaijax.federated").error("%s: internal error: %s", event, cause)

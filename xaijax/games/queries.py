@@ -1,47 +1,48 @@
-"""What a run is asked for: semivalues, values of coalitions, full tables; and what that costs.
+"""Computes semivalues, values of coalitions and full tables of a run, and their costs.
 
-Which strategy answers is decided here too, from sizes and the probe, never from an answer.
+The strategy is chosen here too, from sizes and the probe, never from a model's output.
 
 Everything is batched over instances from the start. Bit 1 of a coalition = KEPT: entry 0 is the
 value with everything replaced, entry 2^P - 1 is f(x).
 
-**Semivalues** of an explanation whose quantity is linear: each instance goes to the first strategy
-that takes it.
+**Semivalues** for a linear quantity: each instance goes to the first strategy that takes it.
 
-1. closed form, where the model's trace shows one (additive models, sums of trees): every instance,
-   no hybrid is asked.
-2. averaged tables, where the model's structure answers sub-coalitions on a device: instances that
-   differ from every donor in every player. They need four donors at least, 2^P rows that fit a
-   tile, and a score that is no vector of chances.
-3. pairs: all others, by the 2^k sub-coalitions of a pair that differs in k players; answered by the
-   structure where its products are at least a 32nd of the model's (`Engine.worthwhile`), else by
-   the model.
+1. closed form, if the model's trace shows one (additive models, sums of trees): all instances,
+   without hybrids.
+2. averaged tables, if the model's structure evaluates sub-coalitions on a device: instances that
+   differ from every donor in every player. They need at least four donors, 2^P rows that fit a
+   tile, and a score that is not a vector of probabilities.
+3. pairs: all others, by the 2^k sub-coalitions of a pair that differs in k players; evaluated by
+   the structure if its products are at least a 32nd of the model's (`Engine.worthwhile`), otherwise
+   by the model.
 
-**All coalitions**, where an outer function acts on the mean or a table is asked for: full tables,
-made of the sub-coalitions of pairs as in 3.
+**All coalitions**, if an outer function acts on the mean or a table is requested: full tables, made
+of the sub-coalitions of pairs as in 3.
 
 **Listed coalitions**, of sampled estimators and of sets that the user names:
 
-1. a few sets, where their distinct donors are at most three quarters of the list's rows: crossed
-   with the instances by the model's structure, where its table of values fits the memory; else
-   each distinct donor once.
-2. sub-coalitions of pairs, for instances where they are at most three quarters of the list's rows.
-3. sums of parts, by a layer that adds and saves enough of the model, with four donors or more.
+1. a few sets, if their distinct donors are at most three quarters of the list's rows: crossed with
+   the instances by the model's structure, if its table of values fits the memory; otherwise each
+   distinct donor once.
+2. sub-coalitions of pairs, for instances whose sub-coalitions are at most three quarters of the
+   list's rows.
+3. sums of parts, by a layer that adds and saves enough of the model, or the bits of trees' leaves,
+   with four donors or more.
 4. the list: one row for each coalition and donor.
 
-**Coalitions that each instance has for itself**: one row for each and each donor (`own_lists`).
+**Coalitions of each instance**: one row per coalition and donor (`own_values`).
 
-**Orders** of players: walked by a first layer, where it may be (`GameRun.may_scan`); else as listed
+**Orders** of players: by a first layer if possible (`GameRun.may_scan`); otherwise as listed
 coalitions.
 
-**Drawn hybrids** of QII: by an additive first layer, where its parts fit the memory and a draw has
-few coalitions (`drawn.drawn_values`); else a row each. **Private sums**: one row each, in places
-that follow from sizes alone (`plain`).
+**Drawn hybrids** of QII: by an additive first layer, if its parts fit the memory and a draw has few
+coalitions (`drawn.drawn_values`); otherwise one row each. **Private sums**: one row each, at
+positions that depend on sizes only (`plain`).
 
-**The two ends** of a game, nothing kept and f(x), are asked with the coalitions where these are
-asked; else apart (`certify.py`), by a table of the players' values where the structure adds.
+**The empty and the full coalition** are evaluated with the coalitions, or separately if there are
+none (`certify.py`), by a table of the players' values if the structure adds.
 
-A structure answers only rows whose numbers are finite, and never if the score looks at f(x).
+A structure evaluates only rows with finite numbers, and never if the score reads f(x).
 
 Letters: N instances, B donors, P players, K scores, C coalitions or code columns, k players that
 differ, n of them, D orders, L coalitions of a draw.
@@ -55,7 +56,7 @@ from functools import partial
 
 import numpy as np
 
-from xaijax.core.errors import ModelOutputError
+from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.games.certify import refuse_structure, refuse_wrong_program, scored
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.engine.loop import Backend
@@ -64,7 +65,7 @@ from xaijax.games.run import GameRun
 from xaijax.games.strategies.averaged import ByAveragedTables
 from xaijax.games.strategies.by_pairs import ByPairs, full_tables, full_tables_cost
 from xaijax.games.strategies.by_parts import ByParts
-from xaijax.games.strategies.closed_form import ByClosedForm, ClosedForm, closed_form
+from xaijax.games.strategies.closed_form import ByClosedForm, ClosedForm, closed_form, no_paths
 from xaijax.games.strategies.distinct_donors import (
     ByCrossing,
     ByDistinctDonors,
@@ -78,23 +79,31 @@ from xaijax.games.strategies.listed import (
     WithWhole,
     own_list_means,
 )
-from xaijax.games.strategies.totals import Stretch, Totals, Weights
+from xaijax.games.strategies.totals import Chunk, Totals, Weights
 
 SemivalueStrategy = ByClosedForm | ByAveragedTables | ByPairs
 ListStrategy = ByCrossing | ByDistinctDonors | ByList
 
 
 def _solved(run: GameRun, weights: Weights) -> ClosedForm | None:
-    """The closed form that gives the values with these weights; None: hybrids are asked. Probes
-    the model.
+    """The closed form of the values with these weights; None: hybrids are needed. Probes the
+    model, unless no closed form exists for its kind.
     """
-    engine = run.probe()
-    linear = run.quantity.linear and engine.affine is not None
-    return closed_form(engine, weights) if linear and run.may_solve() else None
+    key = weights.of
+    if key not in run.solved:
+        engine = run.engine
+        untold = engine.uses_host or engine.score is not None or not engine.model.deterministic
+        if untold or not run.quantity.linear:
+            return None  # before the probe
+        solved = run.read_affine() is not None and run.may_solve()
+        if solved:
+            run.read_affine()  # another thread may have probed the model again
+        run.solved[key] = closed_form(run.engine, key) if solved else None
+    return run.solved[key]
 
 
 def _strategies(run: GameRun, weights: Weights) -> list[Callable[[], SemivalueStrategy]]:
-    """Makers of the ways to the values with these weights, in order; says in `run` what answers.
+    """Strategies for the values with these weights, in order; records the structure in `run`.
     Probes the model.
     """
     form = _solved(run, weights)
@@ -111,46 +120,56 @@ def _strategies(run: GameRun, weights: Weights) -> list[Callable[[], SemivalueSt
 
 
 def _list_strategies(run: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListStrategy]:
-    """The ways to the values of coalitions, bool [C, P], in order; each is made when the one
-    before leaves the instances to it. Probes the model.
+    """Yields the strategies for the values of coalitions, bool [C, P], in order; each is made when
+    the previous one leaves instances. Probes the model.
 
-    few: they are few, so that their distinct donors may be fewer than the list's rows.
+    few: there are few coalitions, so distinct donors may be fewer than the list's rows.
     """
-    own = masks[0 : len(masks)] if few else None
-    entries = None if own is None else entries_worth_it(run, own)
-    if own is None or entries is None:
+    listed = masks[0 : len(masks)] if few else None
+    entries = None if listed is None else entries_worth_it(run, listed)
+    if listed is None or entries is None:
         yield _by_list(run, masks, K)
     else:
-        yield ByCrossing(run, own, entries, K)
-        yield ByDistinctDonors(run, own, entries, K)
+        yield ByCrossing(run, listed, entries, K)
+        yield ByDistinctDonors(run, listed, entries, K)
 
 
 def _by_list(run: GameRun, masks: Masks, K: int) -> ByList:
-    """The strategy for a list of coalitions: sub-coalitions, a layer or rows answer an instance."""
+    """The strategy for a list of coalitions: by sub-coalitions, a layer or rows."""
     return ByList(run, [BySubsets(run), ByParts(run), ByRows(run)], masks, K)
 
 
-CLOSED_ROWS = 4096  # instances answered together by a closed form
+CLOSED_ROWS = 4096  # instances per step of a closed form
 
 
 @dataclass(frozen=True)
 class ExactCost:
-    """What exact values would ask for."""
+    """Cost of exact values."""
 
     rows: np.ndarray  # int64 [N], distinct model rows of each instance
-    largest: np.ndarray  # int64 [N], players that differ from a donor at most
+    # int64 [N], maximum number of players that differ from a donor; 0: not counted
+    largest: np.ndarray
 
 
-def exact_cost(run: GameRun) -> ExactCost:
-    """Counts what exact values would ask for, a stretch at a time; asks the model nothing."""
+def exact_cost(run: GameRun, weights: Weights | None = None) -> ExactCost:
+    """Counts the model rows of exact values, a chunk at a time.
+
+    weights: of values that a closed form may give, which takes one full row per instance, however
+    many players differ; probes the model, unless no closed form exists for its kind. None: closed
+    forms are not considered.
+    """
+    if not run.engine.replacement.HYBRIDS or (
+        weights is not None and _solved(run, weights) is not None
+    ):
+        return ExactCost(np.ones(run.N, np.int64), run.largest)
     rows, largest = np.zeros(run.N, np.int64), np.zeros(run.N, np.int64)
     chosen = run.quantity.asked(run.N)
     for first, differs in run.differing(chosen):
         k = differs.sum(axis=2, dtype=np.int64)
-        here = chosen[first : first + len(differs)]
-        largest[here] = k.max(axis=1)
-        # Past the limit the count no longer matters, but must not overflow.
-        rows[here] = (np.int64(1) << np.minimum(k, LARGEST_PAIR + 1)).sum(axis=1)
+        places = chosen[first : first + len(differs)]
+        largest[places] = k.max(axis=1)
+        # Above the limit the count is irrelevant, but must not overflow.
+        rows[places] = (np.int64(1) << np.minimum(k, LARGEST_PAIR + 1)).sum(axis=1)
     run.largest = largest
     return ExactCost(rows, largest)
 
@@ -158,8 +177,8 @@ def exact_cost(run: GameRun) -> ExactCost:
 def moving(run: GameRun, rows: np.ndarray) -> np.ndarray:
     """Which players differ from a donor, bool [n, P], of the instances `rows` [n].
 
-    The others change nothing: their values are 0, however they are found. With a random model all
-    players differ.
+    The others change nothing: their values are 0 by every strategy. With a random model all players
+    differ.
     """
     moves = np.empty((len(rows), run.P), bool)
     for first, differs in run.differing(rows):
@@ -168,7 +187,7 @@ def moving(run: GameRun, rows: np.ndarray) -> np.ndarray:
 
 
 def full_rows_cost(run: GameRun) -> None:
-    """Adds f(x) of each instance to `run.cost`, which `run.instances` asks."""
+    """Adds f(x) of each instance to `run.cost`, as evaluated by `run.instances`."""
     backend, step = run.backend(), run.engine.rows_at_a_time
     parts = (min(step, run.N - first) for first in range(0, run.N, step))
     calls = sum(backend.calls(n, scored=False) for n in parts)
@@ -176,16 +195,33 @@ def full_rows_cost(run: GameRun) -> None:
     run.cost.add_calls(calls, backend.recipe("rows", scored=False))
 
 
-def in_closed_form(run: GameRun, weights: Weights) -> bool:
-    """Whether values with these weights come from full rows alone; probes the model."""
-    return run.quantity.linear and _solved(run, weights) is not None
+def require_closed_form(run: GameRun, weights: Weights, estimator: str) -> None:
+    """Raises InputError if values with these weights need hybrids, which the replacement cannot
+    make.
+
+    estimator: the requested one. Probes the model.
+    """
+    quantity = run.quantity
+    if estimator not in ("auto", "exact"):
+        reason = f"estimator={estimator!r} samples. Leave it out: the values are exact"
+    elif not quantity.linear:
+        reason = f"{quantity.argument}={quantity.name!r} has no closed form. Leave it out"
+    elif weights.order > 1:
+        reason = f"order={weights.order} has no closed form. Say order=1, or give background rows"
+    else:
+        run.read_affine()
+        reason = no_paths(run.compare())
+    if reason is None and _solved(run, weights) is None:
+        reason = "the index or the rows have no closed form. Say index='shapley'"
+    if reason is not None:
+        raise InputError(f"background=TreePaths() is answered in closed form only: {reason}.")
 
 
-def _stretches(
+def _chunks(
     run: GameRun, weights: Weights, chosen: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray | None]]:
-    """(place of the first, instances, how they differ from the donors) that are asked together,
-    of the instances `chosen`.
+    """Yields (position of the first, instances, their differences from the donors) of the
+    instances `chosen` that are processed together.
     """
     if not run.closed:
         for first, differs in run.differing(chosen):
@@ -202,15 +238,15 @@ def semivalues(run: GameRun, weights: Weights, rows: np.ndarray | None = None) -
     """The values with these weights, of players or of sets of them, if the quantity is
     linear.
 
-    rows: int [n], which instances; None: all. One row comes back where groups are measured.
+    rows: int [n], the instances; None: all. For groups one row is returned.
     """
     backend, groups = run.backend(), run.quantity.groups
     chosen = run.quantity.asked(run.N) if rows is None else rows
     n, donors = len(chosen if groups is None else groups), run.engine.replacement.weights
     totals = Totals(n, run.P, run.engine.outputs, weights, donors, run.random_answers)
     strategies = _strategies(run, weights)
-    for stretch in _stretches(run, weights, chosen):
-        add = partial(_add, run, strategies, totals, *stretch)
+    for chunk in _chunks(run, weights, chosen):
+        add = partial(_add, run, strategies, totals, *chunk)
         backend, _ = run.with_less_where_memory_is_short(backend, add)
     if run.engine.offset is not None:  # each row is a mean
         totals.empty += run.engine.offset
@@ -222,31 +258,33 @@ def semivalues(run: GameRun, weights: Weights, rows: np.ndarray | None = None) -
 
 
 def semivalues_cost(run: GameRun, weights: Weights, rows: np.ndarray) -> None:
-    """Adds what `semivalues` asks with these weights for the instances `rows` [n] to `run.cost`."""
+    """Adds the cost of `semivalues` with these weights for the instances `rows` [n] to
+    `run.cost`."""
     backend, strategies = run.backend(), _strategies(run, weights)
-    for _, here, differs in _stretches(run, weights, rows):
-        _share_out(strategies, Stretch(backend, here, differs), None)
-    run.cost.hold(results=16 * len(rows) * weights.count(run.P) * run.engine.outputs)
+    for _, chosen, differs in _chunks(run, weights, rows):
+        _share_out(strategies, Chunk(backend, chosen, differs), None)
+    form, values = _solved(run, weights), weights.count(run.P) * run.engine.outputs
+    run.cost.reserve(results=16 * len(rows) * values + (0 if form is None else form.size))
 
 
 def _share_out(
-    strategies: list[Callable[[], SemivalueStrategy]], stretch: Stretch, own: Totals | None
+    strategies: list[Callable[[], SemivalueStrategy]], chunk: Chunk, totals: Totals | None
 ) -> None:
-    """Gives the instances of a stretch to the first way that takes and answers them, for their
-    sums in `own`; None: for their cost, which is added to the run's.
+    """Gives the instances of a chunk to the first strategy that takes and solves them, for their
+    sums in `totals`; None: for their cost, which is added to the run's.
     """
-    left = np.arange(len(stretch))
+    left = np.arange(len(chunk.here))
     for make in strategies:
         if not len(left):
             return
         strategy = make()
-        places = left[strategy.takes(stretch)[left]]
+        places = left[strategy.takes(chunk)[left]]
         if not len(places):
             continue
-        if own is None:
-            strategy.cost(stretch, places)
+        if totals is None:
+            strategy.cost(chunk, places)
         else:
-            places = places[strategy.add(stretch, places, own)]
+            places = places[strategy.add(chunk, places, totals)]
         left = np.setdiff1d(left, places)
 
 
@@ -255,25 +293,25 @@ def _add(
     strategies: list[Callable[[], SemivalueStrategy]],
     totals: Totals,
     first: int,
-    here: np.ndarray,
+    chosen: np.ndarray,
     differs: np.ndarray | None,
     backend: Backend,
 ) -> None:
-    """Puts the sums of one stretch, or of its groups, into `totals`."""
-    n, groups = len(here), run.quantity.groups
-    own = totals.stretch(first, first + n) if groups is None else totals.like(n)
-    own.clear()
+    """Puts the sums of one chunk, or of its groups, into `totals`."""
+    n, groups = len(chosen), run.quantity.groups
+    part = totals.chunk(first, first + n) if groups is None else totals.like(n)
+    part.clear()
     if groups is None and run.structure is None and not run.random_answers:
-        own.keep_donors(shared=run.shares_base)
-    _share_out(strategies, Stretch(backend, here, differs), own)
-    own.add_donors()
+        part.keep_donors(shared=run.shares_base)
+    _share_out(strategies, Chunk(backend, chosen, differs), part)
+    part.add_donors()
     if groups is not None:
-        run.note_size(own.full, own.empty)
-        totals.add(groups[:, here], own)
+        run.note_size(part.full, part.empty)
+        totals.add(groups[:, chosen], part)
 
 
 def refuse_other(run: GameRun, full: np.ndarray) -> None:
-    """Raises ModelOutputError if f(x) as it was found, [N, K], is not the model's own."""
+    """Raises ModelOutputError if the computed f(x) [N, K] is not the model's own."""
     if not run.quantity.linear or run.engine.score is not None:
         return
     if run.structure is None:
@@ -283,21 +321,21 @@ def refuse_other(run: GameRun, full: np.ndarray) -> None:
 
 
 def whole(run: GameRun) -> tuple[np.ndarray, np.ndarray] | None:
-    """(the value with nothing replaced, as the model itself answers full rows [N, K], how far
-    rounding may take a structure's from it [N, K]); None if the model itself answered.
+    """(the value with nothing replaced, by the model itself [N, K], allowed rounding difference
+    of a structure's value [N, K]); None if the model itself was used.
     """
     if run.structure is None and not run.own_base:
         return None
-    chosen, whole = run.quantity.asked(run.N), run.full_row_answers
-    own = whole.answers[chosen], whole.allowed[chosen]
-    answers, allowed = scored(run.engine.score, *own)
-    if run.own_base:  # values are next to the structure's
+    chosen, whole = run.quantity.asked(run.N), run.full
+    certified = whole.answers[chosen], whole.allowed[chosen]
+    answers, allowed = scored(run.engine.score, *certified)
+    if run.own_base:  # values are compared with the structure's
         allowed = allowed + whole.base_allowed
     means, slack = (_mean(run, [(chosen, a[:, None])]) for a in (answers, allowed))
     value = _whole(run, means)
     most = np.zeros_like(value)
     groups = [slice(None)] if run.quantity.groups is None else list(range(len(means)))
-    for g in groups:  # each group's mean moves by itself
+    for g in groups:  # each group's mean changes independently
         part = np.zeros_like(slack)
         part[g] = slack[g]
         off = [np.abs(_whole(run, means + sign * part) - value) for sign in (1, -1)]
@@ -306,7 +344,7 @@ def whole(run: GameRun) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _mean(run: GameRun, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """`Quantity.mean` of the parts, whose sizes are noted."""
+    """`Quantity.mean` of the parts; records their sizes."""
 
     def noted() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for rows, part in parts:
@@ -317,7 +355,7 @@ def _mean(run: GameRun, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.nd
 
 
 def _whole(run: GameRun, means: np.ndarray) -> np.ndarray:
-    """The quantity of means [.., 1, K] with nothing replaced; NaN if it has none; [n, K]."""
+    """The quantity of means [.., 1, K] with nothing replaced, NaN if undefined; [n, K]."""
     combined = means if run.quantity.groups is None else run.quantity.combined(means)
     if run.quantity.outer is None:
         return combined[:, 0]
@@ -328,30 +366,30 @@ def _whole(run: GameRun, means: np.ndarray) -> np.ndarray:
 def values(
     run: GameRun, masks: Masks, rows: np.ndarray | None = None, distinct: bool = False
 ) -> np.ndarray:
-    """v(S) for a list of coalitions; float64 [n, C, K], or [1, C, K] where groups are measured.
+    """v(S) for a list of coalitions; float64 [n, C, K], or [1, C, K] for groups.
 
-    masks: bool [C, P], True = kept; or what gives such an array for a slice. rows: int [n],
-    which instances; None: all. Rows are asked once for hybrids that agree if an instance
-    saves a quarter of its rows by it. distinct: for few coalitions, the donors that agree in
-    what a coalition replaces are asked once, where that saves as much.
+    masks: bool [C, P], True = kept; or an object that gives such an array for a slice. rows: int
+    [n], the instances; None: all. Equal hybrids are evaluated once if that saves a quarter of an
+    instance's rows. distinct: for few coalitions, donors that agree in the replaced columns are
+    evaluated once if that saves as much.
     """
     chosen = run.quantity.asked(run.N) if rows is None else rows
     C = len(masks)
-    asked = WithWhole(masks, run.P) if run.quantity.reads_full else masks
-    for strategy in _list_strategies(run, asked, run.probe().outputs, distinct):
+    listed = WithWhole(masks, run.P) if run.quantity.reads_full else masks
+    for strategy in _list_strategies(run, listed, run.probe().outputs, distinct):
         parts = strategy.means(chosen)
         if parts is not None:
             means = _mean(run, parts)
             run.structure = strategy.structure or run.structure
-            return _measured(run, means, C, lambda c: asked[c : c + 1][0])
+            return _measured(run, means, C, lambda c: listed[c : c + 1][0])
     raise AssertionError("the last way takes all instances")
 
 
 def values_cost(run: GameRun, C: int, rows: np.ndarray) -> None:
-    """Adds what `values` asks of a long list of C coalitions for the instances `rows` [n] to
+    """Adds the cost of `values` for a long list of C coalitions and the instances `rows` [n] to
     `run.cost`.
     """
-    # Only their number is read: no array of coalitions by players, which single pixels make large.
+    # Only their number is read: an array of coalitions by players would be large for single pixels.
     unknown = np.broadcast_to(np.zeros(1, bool), (C, run.P))
     strategy = _by_list(run, unknown, run.probe().outputs)
     strategy.cost(rows)
@@ -359,51 +397,50 @@ def values_cost(run: GameRun, C: int, rows: np.ndarray) -> None:
 
 
 def own_values(run: GameRun, masks: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """v(S) for coalitions that each instance has for itself; float64 [n, C, K].
+    """v(S) for each instance's own coalitions; float64 [n, C, K].
 
     masks: bool [n, C, P], True = kept, of the instances `rows` [n]. The game must have no groups.
     """
     (n, C, _), quantity = masks.shape, run.quantity
-    asked = masks
+    listed = masks
     if quantity.reads_full:
-        asked = np.concatenate([masks, np.ones_like(masks[:, :1])], axis=1)
-    means = own_list_means(run, rows, asked, run.probe().outputs)
-    own = means[:, :C]
+        listed = np.concatenate([masks, np.ones_like(masks[:, :1])], axis=1)
+    means = own_list_means(run, rows, listed, run.probe().outputs)
+    result = means[:, :C]
     if quantity.linear:
-        return own
-    # As one list, so that a message names the coalition of the instance that it is about.
+        return result
+    # As one list, so that a message names the instance's coalition.
     full = np.repeat(means[:, -1:], C, axis=1).reshape(1, n * C, -1)
     measured = quantity.of(
-        own.reshape(1, n * C, -1),
+        result.reshape(1, n * C, -1),
         full if quantity.reads_full else None,
         lambda c: run.named(masks[c // C, c % C]),
     )
-    return measured.reshape(own.shape)
+    return measured.reshape(result.shape)
 
 
 def base(run: GameRun) -> np.ndarray | None:
-    """The value with nothing kept of every instance [K], by the model's own answers, where a
-    structure answers hybrids: its sums of parts of a row and of a donor round the donor's
-    answer by the row. None: a closed form or the model itself answered, or it is not the same
-    for all.
+    """The common value of the empty coalition [K], by the model itself, if a structure evaluates
+    hybrids, whose rounding of a donor's output depends on the row. None: a closed form or the
+    model itself was used, or the value differs between instances.
     """
-    one = run.shares_base and run.quantity.groups is None and not run.quantity.reads_full
-    if not one or run.closed or (run.structure is None and not run.may_structure()):
+    shared = run.shares_base and run.quantity.groups is None and not run.quantity.reads_full
+    if not shared or run.closed or (run.structure is None and not run.may_structure()):
         return None
     run.own_base = True
-    return run.quantity.of(run.full_row_answers.base[None, None], None, lambda _: "nothing")[0, 0]
+    return run.quantity.of(run.full.base[None, None], None, lambda _: "nothing")[0, 0]
 
 
 def _measured(
     run: GameRun, means: np.ndarray, C: int, kept_of: Callable[[int], np.ndarray]
 ) -> np.ndarray:
-    """The quantity of C coalitions out of means [.., C, K], where the last keeps everything.
+    """The quantity of C coalitions from means [.., C, K], whose last coalition keeps everything.
 
-    With nothing kept all rows x are the same hybrids, so the groups' means are equal: they are made
-    equal bit for bit.
+    With nothing kept all instances have the same hybrids, so the groups' means are equal; they are
+    set to be identical.
     """
     if run.quantity.groups is not None and run.shares_base:
-        for c in range(C) if C <= run.P + 2 else (0,):  # of a table the first
+        for c in range(C) if C <= run.P + 2 else (0,):  # of a table, the first
             if not kept_of(c).any():
                 means[:, c] = means[:1, c]
     combined = run.quantity.combined(means)
@@ -412,57 +449,57 @@ def _measured(
 
 
 def scan(run: GameRun, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """v(S) along orders int [D, P], by the declared first layer; float64 [n, D, 2, P, K].
+    """v(S) along orders int [D, P], by the first layer; float64 [n, D, 2, P, K].
 
     Entry [i, d, 0, s - 1] keeps the first s players of order d, entry [i, d, 1, s - 1] the others.
-    Only the instances `rows` [n] are walked.
+    Only for the instances `rows` [n].
     """
     sums, bad = run.scanner().sums(run.codes[rows], orders)
     sums = run.with_offset(sums)
     if bad and run.engine.model.nonfinite == "raise":
         _refuse_scanned(run, sums, orders, rows)
     donors, (D, P) = run.engine.replacement.count, orders.shape
-    asked = len(rows) * donors * (2 * D * (P - 1) + 2)
-    run.count.distinct += asked
-    # The two ends come with every order.
-    run.count.padded += len(rows) * donors * 2 * D * P - asked
-    run.report(asked)
+    evaluated = len(rows) * donors * (2 * D * (P - 1) + 2)
+    run.count.distinct += evaluated
+    # Every order contains the empty and the full coalition.
+    run.count.padded += len(rows) * donors * 2 * D * P - evaluated
+    run.report(evaluated)
     run.structure = run.engine.structure_name
     flat = sums.reshape(len(rows), -1, sums.shape[-1])
     return _measured(run, flat, flat.shape[1], _of_scan(orders)).reshape(sums.shape)
 
 
 def scan_cost(run: GameRun, D: int, rows: np.ndarray) -> None:
-    """Adds what `scan` asks along D orders for the instances `rows` [n] to `run.cost`."""
+    """Adds the cost of `scan` along D orders for the instances `rows` [n] to `run.cost`."""
     scanner = run.scanner()
     run.cost.add_rows(rows, run.engine.replacement.count * (2 * D * (run.P - 1) + 2))
     T = scanner.tiles_of(len(rows), D)
     run.cost.add_calls(scanner.calls(len(rows), D), scanner.recipe(T))
-    run.cost.hold(**scanner.held)
+    run.cost.reserve(**scanner.held)
     run.structure = run.engine.structure_name
 
 
 def _of_scan(orders: np.ndarray) -> Callable[[int], np.ndarray]:
-    """The coalition at a place of flattened walks, bool [P]."""
+    """The coalition at a position of flattened scans, bool [P]."""
 
     def kept_of(place: int) -> np.ndarray:
         d, half, s = np.unravel_index(place, (len(orders), 2, orders.shape[1]))
-        kept = np.full(orders.shape[1], half == 1)
-        kept[orders[d, : s + 1]] = half == 0
-        return kept
+        mask = np.full(orders.shape[1], half == 1)
+        mask[orders[d, : s + 1]] = half == 0
+        return mask
 
     return kept_of
 
 
 def _refuse_scanned(run: GameRun, sums: np.ndarray, orders: np.ndarray, rows: np.ndarray) -> None:
-    """Raises ModelOutputError for a walk through answers that are not finite.
+    """Raises ModelOutputError for a scan with outputs that are not finite.
 
-    A walk keeps sums over donors only, so the coalition is asked again to name the donor.
+    A scan keeps sums over donors only, so the coalition is evaluated again to name the donor.
     """
     where = np.flatnonzero(~np.isfinite(sums).all(axis=4))
     n, place = divmod(int(where[0]) if len(where) else 0, sums[0, ..., 0].size)
-    kept = _of_scan(orders)(place)[None]
-    values(run, kept, rows[n : n + 1])
+    mask = _of_scan(orders)(place)[None]
+    values(run, mask, rows[n : n + 1])
     raise ModelOutputError(
         "the model's head, as structure= declares it, returned answers that are not finite for "
         f"X row {rows[n]}, where the model itself returns numbers. Fix head=, or leave "
@@ -471,9 +508,9 @@ def _refuse_scanned(run: GameRun, sums: np.ndarray, orders: np.ndarray, rows: np
 
 
 def tables(run: GameRun, rows: np.ndarray | None = None) -> Iterator[np.ndarray]:
-    """v(S), float64 [n, 2^P, K], for stretches of the instances `rows` (None: all).
+    """v(S), float64 [n, 2^P, K], for chunks of the instances `rows` (None: all).
 
-    One table [1, 2^P, K] where groups are measured.
+    For groups one table [1, 2^P, K].
     """
     chosen = run.quantity.asked(run.N) if rows is None else rows
     K = run.probe().outputs
@@ -487,7 +524,7 @@ def tables(run: GameRun, rows: np.ndarray | None = None) -> Iterator[np.ndarray]
 
 
 def tables_cost(run: GameRun, rows: np.ndarray) -> None:
-    """Adds what `tables` asks for the instances `rows` [n] to `run.cost`."""
+    """Adds the cost of `tables` for the instances `rows` [n] to `run.cost`."""
     K = run.probe().outputs
     full_tables_cost(run, rows, K, *table_limits(run, K))
     if run.may_structure():
@@ -495,5 +532,5 @@ def tables_cost(run: GameRun, rows: np.ndarray) -> None:
 
 
 def _of_table(P: int) -> Callable[[int], np.ndarray]:
-    """The coalition at a place of a table, bool [P]."""
+    """The coalition at a position of a table, bool [P]."""
     return lambda c: ((c >> np.arange(P)) & 1).astype(bool)

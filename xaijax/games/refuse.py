@@ -1,5 +1,4 @@
-"""What a game refuses: too many coalitions before it asks, bad answers after; and what it warns of:
-long runs.
+"""Raises for too many coalitions before a run and for invalid outputs after; warns of long runs.
 
 Letters: N instances, B donors, P players, K scores, R rows, C code columns.
 """
@@ -18,8 +17,8 @@ from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanErro
 from xaijax.core.process import cores
 from xaijax.games.engine.evaluator import LARGEST_PAIR, Engine, once
 from xaijax.games.engine.loop import Backend, Check, Stream
+from xaijax.games.measure.replacement.base import differing
 from xaijax.games.measure.score import Score
-from xaijax_kernels.engine.lattice import differing
 from xaijax_kernels.engine.steps import operations
 from xaijax_kernels.sizes import WHOLE_ROWS
 
@@ -27,16 +26,17 @@ if TYPE_CHECKING:
     from xaijax.games.run import GameRun
 
 LARGEST_TABLE = 20  # players of a full table
+CLOSED_FORMS = "additive models, sums of trees and of Gaussian kernels"
 
-# Model rows of one stretch of tables: 32 MB of answers of one output, which the allocator keeps for
-# the next stretch; beyond it every stretch pays for its pages anew, an eighth of the time.
+# Model rows of one chunk of tables: 32 MB for one output, which the allocator keeps for the next
+# chunk; larger chunks allocate new pages each time, an eighth of the time.
 LARGEST_STRETCH = 1 << 23
 
 
-def refuse_lost_sums(engine: Engine, *found: np.ndarray) -> None:
-    """Raises ModelOutputError if a result is not finite though all answers of the model were."""
+def refuse_lost_sums(engine: Engine, *sums: np.ndarray) -> None:
+    """Raises ModelOutputError if a result is not finite although all outputs were."""
     model = engine.model
-    if model.nonfinite == "propagate" or all(np.isfinite(one).all() for one in found):
+    if model.nonfinite == "propagate" or all(np.isfinite(array).all() for array in sums):
         return
     way = "" if model.precision == "float64" else ", or say precision='float64' in as_model"
     raise ModelOutputError(
@@ -46,7 +46,8 @@ def refuse_lost_sums(engine: Engine, *found: np.ndarray) -> None:
 
 
 def refuse_too_many(game: GameRun, largest: np.ndarray) -> None:
-    """Raises EnumerationLimitError for what cannot be enumerated; largest [N] as in `ExactCost`."""
+    """Raises EnumerationLimitError if a pair cannot be enumerated; largest [N] as in
+    `ExactCost`."""
     if not game.quantity.linear:
         refuse_wide_table(game)
     k = int(largest.max())
@@ -54,12 +55,14 @@ def refuse_too_many(game: GameRun, largest: np.ndarray) -> None:
         n = int(largest.argmax())
         engine = game.engine
         x, donors = game.codes[n : n + 1], engine.replacement.bits
-        own = differing(x, donors, engine.code_players, game.P)
-        b = int(engine.replacement.row[own[0].sum(axis=1).argmax()])
+        differs = differing(x, donors, engine.code_players, game.P)
+        b = int(engine.replacement.row[differs[0].sum(axis=1).argmax()])
+        closed = f", and to any number where estimator='auto' finds a closed form ({CLOSED_FORMS})"
         raise EnumerationLimitError(
             f"X row {n} and background row {b} differ in {k} players, which is 2^{k} "
-            f"coalitions; exact values go up to {LARGEST_PAIR} players that differ. Group "
-            "columns with players=, or use fewer or coarser features."
+            f"coalitions; exact values go up to {LARGEST_PAIR} players that differ"
+            f"{'' if engine.score else closed}. Group columns with players=, or use fewer or "
+            "coarser features."
         )
     refuse_large_tables(game)
 
@@ -76,7 +79,7 @@ def refuse_wide_table(game: GameRun) -> None:
 
 
 def refuse_biased_link(game: GameRun) -> None:
-    """Raises InputError for an outer function of a random model's answers."""
+    """Raises InputError for an outer function of a random model's outputs."""
     quantity = game.quantity
     if not quantity.linear and not game.engine.model.deterministic:
         raise InputError(
@@ -88,11 +91,11 @@ def refuse_biased_link(game: GameRun) -> None:
 def refuse_large_tables(game: GameRun) -> None:
     """Raises MemoryPlanError if full tables are needed and one does not fit the memory."""
     if not game.quantity.linear:
-        table_limits(game, 1)  # the model's outputs are not known yet; one at least
+        table_limits(game, 1)  # the number of outputs is not known yet; at least one
 
 
 def table_limits(game: GameRun, K: int) -> tuple[int, int]:
-    """(model rows, instances) of one stretch of tables."""
+    """(model rows, instances) of one chunk of tables."""
     memory = game.engine.memory
     table = 24 * K << game.P
     values, tables = memory.fits("answers", 16 * K), memory.fits("results", table)
@@ -105,12 +108,12 @@ def table_limits(game: GameRun, K: int) -> tuple[int, int]:
     return min(values, LARGEST_STRETCH), tables
 
 
-def coalition_text(names: tuple[str, ...], kept: np.ndarray) -> str:
-    """ "the players [...] kept from X (coalition 0b...)" of kept bool [P]."""
-    own = [names[p] for p in np.flatnonzero(kept)]
-    named = f"{own[:10]} and {len(own) - 10} more" if len(own) > 12 else f"{own}"
-    bits = sum(1 << int(p) for p in np.flatnonzero(kept))
-    which = f" (coalition {bits:#b})" if len(kept) <= 64 else ""
+def coalition_text(names: tuple[str, ...], coalition: np.ndarray) -> str:
+    """ "the players [...] kept from X (coalition 0b...)" for a coalition bool [P]."""
+    members = [names[p] for p in np.flatnonzero(coalition)]
+    named = f"{members[:10]} and {len(members) - 10} more" if len(members) > 12 else f"{members}"
+    bits = sum(1 << int(p) for p in np.flatnonzero(coalition))
+    which = f" (coalition {bits:#b})" if len(coalition) <= 64 else ""
     return f"the players {named} kept from X{which}"
 
 
@@ -121,15 +124,15 @@ def refuse_bad_answers(
     masks: np.ndarray | None = None,
     scored: bool = True,
 ) -> Check:
-    """Returns a check that refuses answers that are not finite and scores out of bounds, and says
-    for which coalition; it warns if scores were cut to their bounds.
+    """Returns a check that raises for outputs that are not finite and scores out of bounds, naming
+    the coalition; it warns if scores were cut to their bounds.
 
-    rows: the game's instances that the stream numbers from 0; masks: the list it names; scored:
-    False if the answers are the model's own.
+    rows: the game's instances that the stream numbers from 0; masks: its list; scored: False if
+    these are the model's outputs.
     """
     score = engine.score if scored else None
     limited = score is not None and score.bounds is not None
-    own = score is not None and limited and not score.cuts
+    of_score = score is not None and limited and not score.cuts
     passed_on = engine.model.nonfinite == "propagate"
 
     def check(stream: Stream, answers: Any) -> None:
@@ -156,7 +159,7 @@ def refuse_bad_answers(
             return  # only the padding
         raise ModelOutputError(
             f"the model returned {values[bad[0]][~np.isfinite(values[bad[0]])][0]} for "
-            f"{where(int(bad[0]))}. Fix the model{' or the score of quantity=' * own}, or say "
+            f"{where(int(bad[0]))}. Fix the model{' or the score of quantity=' * of_score}, or say "
             'nonfinite="propagate" in as_model.'
         )
 
@@ -164,7 +167,7 @@ def refuse_bad_answers(
 
 
 def refuse_bad_scores(engine: Engine, scores: np.ndarray, donors: np.ndarray) -> None:
-    """The same for scores [R, K] of the donors themselves, int [R]."""
+    """`refuse_bad_answers` for scores [R, K] of the donors themselves, int [R]."""
     score = engine.score
     if score is None or score.bounds is None:
         return
@@ -181,13 +184,13 @@ _warned_of_cut = ContextVar("_warned_of_cut", default=False)  # whether this cal
 
 
 def warn_repeated_cuts() -> None:
-    """Lets the next cut score warn: a new call begins, which warns once."""
+    """Begins a new call, which warns once of cut scores."""
     _warned_of_cut.set(False)
 
 
 def _warn_of_cut(score: Score) -> None:
-    """Warns of scores that were cut, once a call. The warning has no number of a row, because
-    bounds of private releases must not be made of the data.
+    """Warns of scores that were cut, once per call. The warning names no row, because bounds of
+    private releases must not depend on the data.
     """
     assert score.bounds is not None
     if _warned_of_cut.get():
@@ -202,36 +205,34 @@ def _warn_of_cut(score: Score) -> None:
 
 
 def _out_of_bounds(score: Score, values: np.ndarray) -> np.ndarray:
-    """The rows whose scores are numbers and out of bounds."""
+    """The rows whose scores are not NaN and out of bounds."""
     return np.flatnonzero(~score.kept(values).all(axis=1) & ~np.isnan(values).any(axis=1))
 
 
-# What is long follows from sizes, never from a clock: the model rows that are coming, times the
-# operations of one by the model's trace. A host model's operations are not known; its rows count.
+# Whether a run is long depends on sizes, never on a clock: model rows times operations per row by
+# the model's trace. A host model's operations are unknown; its rows count.
 
 # Operations of about a minute, at 16e12 a second.
 MINUTE_OF_AN_ACCELERATOR = 1e15
-# Rows of a host model: a minute at 170,000 rows a second, which is a small forest in scikit-learn.
+# Rows of a host model: a minute at 170,000 rows per second, as for a small forest in scikit-learn.
 MOST_HOST_ROWS = 10_000_000
-OF_A_COLUMN = 4.0  # to make a hybrid: its mask, both rows' codes, the choice between them
+OF_A_COLUMN = 4.0  # operations to make a hybrid: its mask, both rows' codes, the selection
 TRACED = 32  # rows that a head is traced for
-OF_A_PART = 2.0  # to join two parts, for each of their numbers
-# The same if a block of parts leaves a core's cache. With a convolution of 16,384 units a hybrid by
-# its layer took two thirds of the time of a full row, which counts 942,080 operations.
+OF_A_PART = 2.0  # operations per number to join two parts
+# Also if a block of parts exceeds a core's cache. With a convolution of 16,384 units a hybrid by
+# its layer took two thirds of the time of a full row, which has 942,080 operations.
 OF_A_FAR_PART, CACHED = 32.0, 1 << 18
 
 
 def minute(devices: Sequence[Any]) -> float:
-    """Operations that these devices do in about a minute."""
+    """Number of operations of these devices in about a minute."""
     if devices[0].platform == "cpu":  # several of them share the cores
         return MINUTE_OF_A_CORE * cores()
     return MINUTE_OF_AN_ACCELERATOR * len(devices)
 
 
 def operations_of_a_row(run: GameRun) -> float:
-    """Operations of a row of a probed JAX model, with the making of the hybrid; fewer if a
-    structure answers.
-    """
+    """Operations per row of a probed JAX model, including the hybrid; fewer with a structure."""
     engine = run.engine
     hybrid = OF_A_COLUMN * engine.replacement.columns
     whole = hybrid + engine.operations
@@ -242,7 +243,7 @@ def operations_of_a_row(run: GameRun) -> float:
 
 @once
 def _operations_of(engine: Engine) -> float:
-    """Operations of one hybrid that the structure answers: its parts joined, and the head."""
+    """Operations of one hybrid by the structure: joining its parts, and the head."""
     structure, known = engine.structure, engine.known
     params, dtype = engine.model.params, engine.replacement.dtype
     head = operations(engine.compiled.head(structure, params, TRACED, dtype).closed.jaxpr, TRACED)
@@ -252,19 +253,19 @@ def _operations_of(engine: Engine) -> float:
 
 
 def why_long(run: GameRun, rows: int, beside: float = 0.0, drawn: float = 0.0) -> str:
-    """What makes `rows` model rows a long run; empty if it is none. It probes the model.
+    """The reason why `rows` model rows are a long run; empty if they are not. Probes the model.
 
-    beside: operations of one core of the host for what is drawn. drawn: those by which a row is
-    drawn where the model runs.
+    beside: operations on one core of the host for sampling. drawn: operations per row for sampling
+    on the model's devices.
     """
     run.backend()
     engine = run.engine
     said = count = f"up to {rows:,} model rows are coming"
-    if engine.on_host:
+    if engine.uses_host:
         long = rows > MOST_HOST_ROWS
         said = f"{count}, of a model that is called on the host"
     else:
-        # Most runs are short whatever their model is; only for others a structure is looked at.
+        # Most runs are short for any model; the structure is only checked for others.
         limit = minute(engine.devices)
         hybrid = drawn + OF_A_COLUMN * engine.replacement.columns
         long = rows * (hybrid + engine.operations) > limit

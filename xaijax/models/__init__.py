@@ -1,13 +1,13 @@
-"""Models: anything callable, or an estimator, as rows [R, *F] -> [R] or [R, K].
+"""Turns any callable or estimator into a model of rows [R, *F] -> [R] or [R, K].
 
 Reading order:
 
     as_model        `as_model`: functions, modules and estimators in, a `Model` out
     as_jax          `as_jax`: a host model as a JAX function
-    players_of      players from a ColumnTransformer: the columns that come from one source column
-    model           `Model`: what the engine sees of a model, and what the user can ask of it
+    players_of      players from a ColumnTransformer: columns grouped by source column
+    model           `Model`: the interface of a model for the engine and for the user
     adapters/       one file per kind of callable: functions, Flax and Equinox, scikit-learn
-    queries/        a model asked: probes, calls on the host, labels
+    queries/        calling a model: probes, calls on the host, labels
     translations/   fitted scikit-learn estimators as JAX functions
     structure/      a layer found in a model's trace, or declared
     identity/       whether two models are the same, and whether one has changed
@@ -23,5 +23,6 @@ from xaijax.models.model import Model as Model
 from xaijax.models.players_of import players_of as players_of
 from xaijax.models.structure.declared import FirstLayer as FirstLayer
 from xaijax.models.structure.declared import Split as Split
+from xaijax.models.structure.prefix import Prefix as Prefix
 from xaijax.models.translations.registry import Translation as Translation
 from xaijax.models.translations.registry import register_translation as register_translation

@@ -17,7 +17,7 @@ from xaijax.core.process import before_jax
 from xaijax.core.public import public
 from xaijax.models.base.options import WORDS
 from xaijax.models.model import Model
-from xaijax.models.queries.comparison import answering, check_unchanged
+from xaijax.models.queries.comparison import answering
 from xaijax.models.queries.host import call_host
 
 _OLDEST = (0, 12)
@@ -28,22 +28,21 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
     """A model as one JAX function, to be composed with `jax.jit`, `jax.vmap` and other functions.
 
     A JAX model is passed through. For an estimator with a translation this is the translation,
-    unless a comparison has found that the two differ: then it is the estimator, as a host model.
-    Nothing is compared here; `model.predict(rows)` compares.
+    unless a comparison has found a difference: then it is the estimator, as a host model. `as_jax`
+    compares nothing; `model.predict(rows)` does.
 
     A host model is called back through `jax.pure_callback`, once for a whole batch, with the rows
     as a read-only array in the dtype given. The answer has the dtype of the rows if that is float32
     or float64, else float32. A host model cannot be differentiated.
 
-    If a host model, or a check of its answer, fails inside JAX, the error is JAX's own runtime
-    error with the text inside. Explainers do not go this way: they call a host model outside
-    `jax.jit`.
+    If a host model, or the check of its output, fails inside JAX, JAX raises its own runtime error
+    with the text inside. Explainers are not affected: they call a host model outside `jax.jit`.
 
     Args:
         model: a `Model` of `as_model`. A host model that takes frames only cannot be used.
-        outputs: int or None. K, the number of columns of a host model's answer; 1 stands for one
-            number per row. None: read from the model's output and classes, or from output_names; if
-            these do not say, one number per row.
+        outputs: int or None. K, the number of columns of a host model's output; 1: one number per
+            row. None: read from the model's output and classes, or from output_names; otherwise one
+            number per row.
 
     Returns:
         A function of rows [R, *F] that gives a `jax.Array` [R] or [R, K]. The function of a host
@@ -51,9 +50,9 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
 
     Raises:
         InputError: `outputs` below 1, or given for a JAX model; a host model with jax older than
-            0.12. The function raises it for rows without a row axis, an estimator that has changed,
-            or one that was found since to differ from its translation.
-        InputTypeError: `model` is not a `Model`, or `outputs` not a whole number.
+            0.12. The function raises it for rows without a row axis, for an estimator that has
+            changed, and for one that was found to differ from its translation.
+        InputTypeError: `model` is not a `Model`, or `outputs` is not an integer.
 
     Example:
         >>> import jax
@@ -69,9 +68,9 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
         raise InputTypeError(f"model= must be a Model; got {got}. Pass xaijax.as_model(f).")
     before_jax()
     if model.reader is not None and model.original is not None and not model.reader.numbers_only:
-        model = model.original  # rows in JAX are numbers, and it takes text
+        model = model.original  # rows in JAX are numbers, but it takes text
     if model.original is not None and answering(model) is not model:
-        model = model.original  # its translation, or that without its offset, answers otherwise
+        model = model.original  # the estimator answers, or another form of its translation
     if model.loop == "jax":
         return _passed_through(model, outputs)
     if jax.__version_info__[:2] < _OLDEST:
@@ -95,7 +94,7 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
         answer = jax.ShapeDtypeStruct((*rows.shape[:-rank], *columns), dtype)
 
         def callback(array: Any) -> np.ndarray:
-            # vmap puts further axes in front (expand_dims): to the model they are just more rows.
+            # vmap adds axes in front (expand_dims), which are further rows for the model.
             array = np.asarray(array)
             batch = array.shape[: array.ndim - rank]
             values = call_host(model, array.reshape(-1, *array.shape[array.ndim - rank :]))
@@ -108,17 +107,17 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
             return values.astype(dtype).reshape(*batch, *columns)
 
         @jax.custom_jvp
-        def asked(rows: jax.Array) -> jax.Array:
+        def on_host(rows: jax.Array) -> jax.Array:
             return jax.pure_callback(callback, answer, rows, vmap_method="expand_dims")
 
-        @asked.defjvp
+        @on_host.defjvp
         def derivative(primals: Any, tangents: Any) -> Any:
             raise InputError(
                 f"{model.name} is a host model and has no derivative. Take derivatives of a model "
                 "that JAX traces: a function of jax.numpy, or a network, given to xaijax.as_model."
             )
 
-        return asked(rows)
+        return on_host(rows)
 
     return function
 
@@ -132,7 +131,7 @@ def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Ar
 
     def function(rows: Any) -> jax.Array:
         before_jax()
-        check_unchanged(model)
+        model.check_unchanged()
         if answering(model) is not model:
             raise InputError(
                 f"{model.name} differs from its translation by more than rounding, as was found "
@@ -153,7 +152,7 @@ def _columns(model: Model, outputs: int | None) -> tuple[int, ...]:
         return ()
     if model.output_names is not None:
         return () if len(model.output_names) == 1 else (len(model.output_names),)
-    # A binary decision is one number; every other answer of a classifier is a column per class.
+    # A binary decision is one number; any other output of a classifier has a column per class.
     if model.classes is not None and not (model.output == "decision" and len(model.classes) == 2):
         return (len(model.classes),)
     return ()

@@ -1,4 +1,4 @@
-"""`as_model`: anything callable, or an estimator, becomes a `Model`."""
+"""`as_model`: makes a `Model` from any callable or estimator."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
 from types import FunctionType
 from typing import Any, Literal
 
 import jax
 import numpy as np
 
-from xaijax.core.checks import one_of
+from xaijax.core.checks import instance, one_of
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.pickling import Kind, at_rest, picklable_class
 from xaijax.core.public import public
@@ -22,19 +24,22 @@ from xaijax.models.adapters.functions import on_one_device, plain_function
 from xaijax.models.adapters.haiku import haiku_function
 from xaijax.models.adapters.keras import keras_model
 from xaijax.models.adapters.onnx import is_onnx, onnx_file
-from xaijax.models.adapters.sklearn import estimator, estimator_method, is_estimator, owner_of, told
+from xaijax.models.adapters.sklearn import estimator, estimator_method, is_estimator, owner_of
 from xaijax.models.adapters.torch import torch_module
 from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
-from xaijax.models.base.outputs import check_labels, check_raw, is_label, selector
+from xaijax.models.base.outputs import check_labels, selecting, selector
 from xaijax.models.base.source import DECIDED, ModelRecipe, ModelSource
 from xaijax.models.base.trace import PRECISIONS, Selected, StateAtTrace, made_once, traced
 from xaijax.models.identity.fit_fingerprint import FitFingerprint
+from xaijax.models.identity.patched import full_name
 from xaijax.models.model import Model
 from xaijax.models.queries.comparison import Bridged, TranslationCheck
 from xaijax.models.queries.labels import Codes
 from xaijax.models.structure import declared
 from xaijax.models.structure.declared import FirstLayer, Split
+from xaijax.models.structure.prefix import Prefix
+from xaijax.models.structure.shortened import Shortened
 from xaijax.models.translations.columns import Centre
 from xaijax.models.translations.families.trees import by_trees
 from xaijax.models.translations.in_jax import InJax, Made, head_of, in_jax
@@ -59,91 +64,105 @@ def as_model(
     max_rows: int | None = None,
     timeout: float | None = None,
     precision: Literal["float32", "tf32", "bfloat16", "float64"] = "float32",
-    structure: FirstLayer | Split | Literal["plain"] | None = None,
+    structure: FirstLayer | Split | Prefix | Literal["plain"] | None = None,
     nonfinite: Literal["raise", "propagate"] = "raise",
     state: Any = None,
+    mask: str | None = None,
 ) -> Model:
     """Makes a `Model`, which every explainer takes, from a function or a fitted estimator.
 
-    A model answers R rows with one number each, [R], or with K numbers each, [R, K]; [R, 1] is read
-    as [R]. It runs on one of two backends: JAX compiles it for the devices ("jax"), or Python calls
-    it as it is ("host"). Nothing is called or traced here; that is left to the first use.
+    A model returns one number per row, [R], or K numbers per row, [R, K]; [R, 1] is read as [R]. It
+    runs on one of two backends: JAX compiles it for the devices ("jax"), or Python calls it
+    ("host"). `as_model` itself neither calls nor traces the model.
 
     Args:
-        f: the model, a function of rows [R, *F]. It is one of: a JAX function f(X), or f(params, X)
-            with `params`, written for a batch; any NumPy callable, with backend="host"; a fitted
+        f: the model, a function of rows [R, *F]: a JAX function f(X), or f(params, X) with
+            `params`, written for a batch; any NumPy callable, with backend="host"; a fitted
             scikit-learn estimator or Pipeline, or another object with `predict`; its method
             `predict_proba`, `decision_function` or `predict`, which is the estimator with that
             output, or its `transform`, `score_samples` or `predict_log_proba`, called on the host;
             a booster of XGBoost or LightGBM; a module of a neural library, or the path of an ONNX
-            file (docs/networks.md has each in five lines). A module is read in inference form and
-            is not changed. A `Model` comes back as it is, if no option is given.
+            file (docs/networks.md has each in five lines). A module is used in inference form and
+            is not changed. A `Model` is returned unchanged if no option is given.
         params: pytree of arrays or None; the variables of a Flax linen module, the params of a
             Haiku function. They are an argument of the compiled function, never a constant in it.
             Arrays that a JAX function closes over are read once, when it is traced, as by
             `jax.jit`. To change arrays later, pass them here and use `Model.replace`. All programs
-            of a model (explanations, `predict`, labels, gradients, interactions) are of one state
-            of what f reads: the one at its first trace. If a global, a closed-over value, a
-            default, or an attribute that the code names has changed at a later trace, InputError
-            names it; make the model anew. A new model reads the new state.
+            of a model (explanations, `predict`, labels, gradients, interactions) use the values
+            that f read at its first trace. If a global, a closed-over value, a default, or an
+            attribute named in the code has changed at a later trace, InputError names it; then make
+            a new model, which reads the new values.
         backend: where the model runs. "auto" (the default): an estimator runs in JAX if it has a
             translation (`register_translation`), and the two are compared on all rows that are
             explained. If they differ, or there is no translation, the estimator runs on the host,
-            and the repr says why. All other models are traced by JAX. A function that cannot be
-            traced is an error at its first use; it is never moved to the host unasked. "jax": as
-            "auto", but an estimator that cannot run in JAX is an error. "host": the function or
-            estimator is called as it is. A translation is of the fit that was read. If the
-            estimator changes afterwards, the next use is an InputError; make the model anew.
+            and the repr gives the reason. The estimator also evaluates the first few rows of an
+            `Explainer`, if compiling would take longer; stats["backend"] tells which ran. All other
+            models are traced by JAX. A function that cannot be traced raises an error at its first
+            use; it never falls back to the host. "jax": as "auto", but an estimator that cannot run
+            in JAX raises an error. "host": Python calls the function or estimator. A translation
+            belongs to one fit: if the estimator is changed afterwards, the next use raises
+            InputError; then make a new model.
         output: what is explained. For an estimator: "proba", [R, K], also for two classes;
-            "decision", scores; "label", the class labels of `predict`; "value", the answer of a
-            regressor. For any other model these words change no answer: they say what the answer
-            is. A class label, an output's index or one of `output_names`: that column, [R]; if
-            classes are known, a number is read as a label. The column of a classifier without
-            predict_proba is its decision for that class (for two classes, the decision, negated for
-            the first); without any scores, it is 1 where `predict` returns the label, else 0. A
-            classifier of several targets has the outputs "target: class", such as "0: yes". None:
-            for an estimator that is no regressor "proba", else "decision" (decision_function or
-            score_samples), if it has them. Otherwise "label" for classifiers, whose labels
-            `Explainer` takes only if they are 0 and 1, and an error for clusterers, whose labels
-            are no amounts. "value" for all other models.
-        classes: labels of the columns, in order, at least two. An estimator brings its own.
-        threshold: float or None. It is for models that give one score a row and do not decide
-            themselves: a larger score is the second class, or 1, for `Model.labels`. Classifiers
-            with `predict` refuse it.
+            "decision", scores; "label", the class labels of `predict`; "value", the prediction of a
+            regressor; "path-length", the mean path length of an isolation forest; "density", the
+            density of a kernel density estimate, whose "decision" is its logarithm. For any other
+            model these words change no output: they declare its meaning. A class label, an output's
+            index or one of `output_names` selects that column, [R]; if classes are known, a number
+            is read as a label. For a classifier without predict_proba the column is its decision
+            for that class (with two classes, the decision, negated for the first); without any
+            scores, it is 1 where `predict` returns the label, else 0. A classifier of several
+            targets has outputs "target: class", such as "0: yes". None: for estimators other than
+            regressors "proba", or else "decision" (decision_function or score_samples), if
+            available. Otherwise "label" for classifiers, whose labels `Explainer` takes only if
+            they are 0 and 1, and an error for clusterers, whose labels are not amounts. "value" for
+            all other models.
+        classes: labels of the columns, in order, at least two. Estimators have their own.
+        threshold: float or None. For models with one score per row and no decision of their own:
+            `Model.labels` returns the second class, or 1, for larger scores. Not accepted for
+            classifiers with `predict`.
         feature_names: names [F] of the inputs, or None.
         output_names: names [K] of the outputs, or None.
-        input_shape: tuple or None. It is the shape of one instance. None: [F]; for a network
-            whatever its rows have; for an explainer what its background has.
-        allow_nan: bool or None. It says whether rows may hold NaN. None: as the model itself says,
-            by scikit-learn's tags, for a Pipeline step by step up to its imputer, for a
-            ColumnTransformer column by column. XGBoost, LightGBM and CatBoost take NaN; functions
-            and neural networks do not.
-        deterministic: False says that the same rows may get different answers.
-        thread_safe: True: a host model may be called from several threads. As many calls run at a
-            time as this process has cores and the memory allows (set the rows of each by
-            `batch_size=` or `max_rows`); results and errors are bit for bit those of one call at a
-            time. False: every call comes from the calling thread.
-        max_rows: int or None. It is the largest number of rows in one host call. An estimator stays
-            on the host then.
-        timeout: float or None. It is the time in seconds that one host call may take; after it
-            TimeoutError is raised and earlier answers are lost (docs/performance.md explains how to
-            keep them). None: no limit and no extra thread. An estimator stays on the host then.
-        precision: of the products of a JAX model. "float32": full products. "tf32": NVIDIA's
-            format of 10 bits; a CPU multiplies in float32 then, TPUs and other GPUs refuse it.
-            "bfloat16": the factors of each matrix product or convolution with a parameter, or with
-            another array that depends on no row, are rounded to bfloat16 (7 bits) and the products
-            added in float32, the same numbers on every device. Products of two rows' numbers, as in
-            attention, and those whose precision f itself says, stay as they are. A CPU is not
-            faster by it. "float64" needs jax_enable_x64. docs/accelerators.md compares their
-            errors. Host models get the dtypes given, and are averaged in float64.
-        structure: what is known of how a JAX model is built, so that coalitions cost less than full
-            rows (docs/structures.md). None: what is found in its trace: a dense first layer, a
-            convolution, a sum of products, an additive model or trees. A `FirstLayer` or a `Split`:
-            what it declares. "plain": nothing; the model answers full rows. It is compared with the
-            model on probe rows and mixtures of them. stats["structure"] says what answered.
-        nonfinite: "raise": a NaN or infinite answer is an error. "propagate": it passes through.
-        state: the state of an Equinox module or a Haiku function that has one. It is read, never
-            written.
+        input_shape: tuple or None. The shape of one instance. None: [F]; for a network the shape of
+            the rows; for an explainer that of its background.
+        allow_nan: bool or None. Whether rows may hold NaN. None: decided by scikit-learn's tags,
+            for a Pipeline step by step up to its imputer, for a ColumnTransformer column by column.
+            XGBoost, LightGBM and CatBoost take NaN; functions and neural networks do not.
+        deterministic: False: the same rows may get different outputs.
+        thread_safe: True: a host model may be called from several threads. One call runs per core
+            of this process, if memory allows (`batch_size=` or `max_rows` set the rows of each);
+            results and errors are identical to those of one call at a time. False: every call comes
+            from the calling thread.
+        max_rows: int or None. The largest number of rows in one host call. If it is given, an
+            estimator runs on the host.
+        timeout: float or None. The time limit of one host call, in seconds; after it TimeoutError
+            is raised and earlier outputs are lost (docs/performance.md explains how to keep them).
+            None: no limit and no extra thread. If it is given, an estimator runs on the host.
+        precision: the precision of a JAX model's products. "float32": full. "tf32": NVIDIA's 10-bit
+            format; a CPU then multiplies in float32, TPUs and other GPUs refuse it. "bfloat16": the
+            factors of each matrix product or convolution with a parameter, or with another array
+            that depends on no row, are rounded to bfloat16 (7 bits) and the products added in
+            float32, with the same numbers on every device. Products of two arrays that depend on
+            rows, as in attention, and those whose precision f sets, do not change. A CPU is not
+            faster with it. "float64" needs jax_enable_x64. docs/accelerators.md compares their
+            errors. Host models get the rows' own dtypes, and their outputs are averaged in float64.
+            An estimator's translation may differ from it by 1e-5 of the spread of its outputs, in
+            "tf32" by 0.8 % and in "bfloat16" by 6 %; if it differs by more, the estimator runs on
+            the host.
+        structure: the structure of a JAX model, by which coalitions cost less than full rows
+            (docs/structures.md). None: searched in its trace: a dense first layer, a convolution, a
+            sum of products, an additive model or trees. A `FirstLayer`, a `Split` or a `Prefix`
+            declares it. "plain": none; the model evaluates full rows. The structure is compared
+            with the model on probe rows and mixtures of them. stats["structure"] names it.
+        nonfinite: "raise": a NaN or infinite output is an error. "propagate": it is passed on.
+        state: the state of an Equinox module or a Haiku function that has one. It is never changed.
+        mask: the leaf of the rows, bool [R, T], that marks the items which are there: tokens of an
+            encoder, patches of a vision transformer. The rows are several arrays then, such as
+            {"ids": [R, T], "mask": [R, T]}, and f is a JAX function. Items that it hides are not
+            only hidden: f is called with shorter rows, [R, L] in place of [R, T] in all leaves of T
+            items, for a few lengths L. This costs about half where half of the items are absent.
+            Shortened rows are compared with masked ones on the probe's rows and hybrids of them. If
+            they differ, because positions do not follow the mask say, InputError says so. None: f
+            sees all items, and hides some by a mask of its rows.
 
     Returns:
         A `Model`.
@@ -165,9 +184,9 @@ def as_model(
     if isinstance(f, Model):
         _check_no_options(dict(locals()))
         return f
-    given = at_rest(locals().items())
-    names = "classes", "feature_names", "output_names"  # which may come as iterators
-    classes, feature_names, output_names = (given[name] for name in names)
+    arguments = at_rest(locals().items())
+    names = "classes", "feature_names", "output_names"  # which may be iterators
+    classes, feature_names, output_names = (arguments[name] for name in names)
     one_of(backend, "backend=", ("auto", "jax", "host"))
     one_of(precision, "precision=", PRECISIONS)
     one_of(nonfinite, "nonfinite=", options.NONFINITE)
@@ -203,10 +222,11 @@ def as_model(
         "timeout": options.check_timeout(timeout),
         "precision": precision,
         "name": source.name,
-        "recipe": ModelRecipe.of(as_model, source, given),
+        "recipe": ModelRecipe.of(as_model, source, arguments),
     }
     head = _head(source, chosen, known)
     select = selector(chosen, known, source.name, columns)
+    structure = _check_mask(source, mask, structure)
     has_params = source.params is not None
     declared_as = structure, source.backend, has_params, select, precision, source.name
     fields["structure"] = None if structure is None else declared.ready(*declared_as)
@@ -214,14 +234,18 @@ def as_model(
         read_as = f if source.again is None else source.again[0]
         state_of_f = StateAtTrace(read_as, source.name)
         whole = traced(head, precision, source.name, state_of_f)
+        if mask is not None:
+            whole = fields["shortened"] = Shortened(whole, mask, source.name)
         use = precision, source.name, source.params is None, repr(chosen), repr(known), columns
-        apply = made_once(f, use, lambda: Selected(whole, select, precision, state_of_f))
+        make = partial(Selected, whole, select, precision, state_of_f)
+        # What the comparison of shortened rows finds belongs to this model.
+        apply = make() if mask is not None else made_once(f, use, make)
         whole = apply.whole
-        if source.own is not None:
-            fields["comparison"] = Bridged(source.name, whole, source.params, source.own)
+        if source.original is not None:
+            fields["comparison"] = Bridged(source.name, whole, source.params, source.original)
         return Model(loop="jax", apply=apply, scores=whole, params=source.params, **fields)
     fields["estimator"] = source.estimator
-    call = head if select is None else _selecting(head, select, source.name, chosen, known)
+    call = head if select is None else selecting(head, select, source.name, chosen, known)
     host = Model(loop="host", call=call, scores=head, decide=source.decide, **fields)
     if backend == "host" or source.estimator is None:
         return host
@@ -231,34 +255,34 @@ def as_model(
 def _translated(
     host: Model, source: ModelSource, head: Callable[..., Any], select: Any, backend: str
 ) -> Model:
-    """The model in JAX of an estimator, or `host` with the reason why there is none."""
-    estimator, output = source.estimator, host.output
-    stamp = FitFingerprint(
-        estimator
-    )  # before it is read, so that no later state passes for this one
+    """The JAX model of an estimator, or `host` with the reason why there is none."""
+    estimator, output, title = source.estimator, host.output, full_name(source.estimator)
+    # Taken before reading, so that no later state is mistaken for this one.
+    fingerprint = FitFingerprint(estimator)
     word = output if output in WORDS else source.columns
     one_each = not source.several
 
     def made(centre: Centre | None = None) -> Made:
         names = host.feature_names
-        found = in_jax(estimator, source.name, host.classes, names, host.precision, centre)
-        return found, traced(head_of(found, word, estimator), host.precision, source.name)
+        of = estimator, fingerprint, source.name
+        translated = in_jax(*of, host.classes, names, host.precision, centre)
+        return translated, traced(head_of(translated, word, estimator), host.precision, source.name)
 
-    def fields(found: InJax, whole: Callable[..., Any]) -> dict[str, Any]:
-        """What a model has of its translation."""
+    def fields(translated: InJax, whole: Callable[..., Any]) -> dict[str, Any]:
+        """The fields of a model that come from its translation."""
         decide = None if one_each else source.decide  # which refuses
-        if found.decide is not None and one_each:
-            own = traced(found.decide, host.precision, source.name)
-            decide = Selected(own, None, host.precision)
-        offset = None if found.offset is None else np.asarray(found.offset, np.float64)
+        if translated.decide is not None and one_each:
+            labels = traced(translated.decide, host.precision, source.name)
+            decide = Selected(labels, None, host.precision)
+        offset = None if translated.offset is None else np.asarray(translated.offset, np.float64)
         if offset is not None and select is not None:
             offset = np.asarray(select(offset[None])[0])
         return {
             "apply": Selected(whole, select, host.precision),
-            "params": found.translation.params,
+            "params": translated.translation.params,
             "scores": whole,
             "decide": decide,
-            "reader": found.reader,
+            "reader": translated.reader,
             "offset": offset,
         }
 
@@ -266,22 +290,22 @@ def _translated(
         for name in ("max_rows", "timeout"):
             if getattr(host, name) is not None:
                 raise Untranslatable(f"{name}= applies to calls on the host")
-        found, whole = made()
+        translated, whole = made()
     except Untranslatable as reason:
         if backend == "jax":
             raise InputError(
-                f"backend='jax' is not available for {told(estimator)}: {reason}. Leave it out."
+                f"backend='jax' is not available for {title}: {reason}. Leave it out."
             ) from None
         if host.precision != "float32":
             raise InputError(
                 f"precision={host.precision!r} is for models that JAX traces, and {source.name} "
                 f"runs on the host: {reason}. Leave it out."
             ) from None
-        said = "" if source.name == told(estimator) else f", of {told(estimator)}"
+        said = "" if source.name == title else f", of {title}"
         because = "; ".join(filter(None, [f"{reason}{said}", source.reason]))
         return dataclasses.replace(host, why=because)
     comparison = TranslationCheck(
-        found,
+        translated,
         whole,
         by_trees(estimator, head),
         source.decide if one_each else None,
@@ -290,27 +314,27 @@ def _translated(
         source.name,
         made,
         estimator,
-        stamp,
+        host.precision,
+        fingerprint,
     )
-    because = f"the JAX translation of {told(estimator)}"
     return dataclasses.replace(
         host,
         loop="jax",
-        why="; ".join(filter(None, [because, source.reason])),
+        why="; ".join(filter(None, [f"the JAX translation of {title}", source.reason])),
         call=None,
         original=dataclasses.replace(host, precision="float32", compiled={}),
         comparison=comparison,
         recentred=lambda model, made: dataclasses.replace(model, **fields(*made)),
         compiled={},
-        **fields(found, whole),
+        **fields(translated, whole),
     )
 
 
 def _of_names(
     output: Any, names: tuple[str, ...] | None, classes: tuple[Any, ...] | None
 ) -> tuple[Any, tuple[str, ...] | None, int | None]:
-    """(the output, names, number of columns) where `output` is one of several named columns: its
-    place, without names; else as they came, and None.
+    """(output, names, number of columns). If `output` names one of several columns, these are
+    its position, None and their number; otherwise the arguments and None.
     """
     if names is None or len(names) < 2 or classes is not None:
         return output, names, None
@@ -322,14 +346,14 @@ def _of_names(
 
 
 def _name_at(names: tuple[str, ...] | None, place: Any) -> Any:
-    """The name of an output; its place if it has no name, or one that is a word of output=."""
+    """The name of an output; its position if it has no name, or one that is a word of output=."""
     if names is None or not 0 <= place < len(names) or names[place] in WORDS:
         return place
     return names[place]
 
 
 def _default(source: ModelSource, classes: tuple[Any, ...] | None) -> str:
-    """The word of output=None."""
+    """The word that output=None means."""
     if source.default is None:
         label = "<label>" if classes is None else repr(classes[0])
         also = (
@@ -362,7 +386,7 @@ def _head(source: ModelSource, output: Any, classes: tuple[Any, ...] | None) -> 
 def _decided(
     source: ModelSource, output: Any, classes: tuple[Any, ...] | None
 ) -> Callable[[Any], np.ndarray]:
-    """1 where a row's predicted label is the class, else 0, float64 [R, K]."""
+    """Indicator of each row's predicted class, float64 [R, K]."""
     decide = source.decide
     if classes is None or decide is None:
         raise InputError(
@@ -375,21 +399,6 @@ def _decided(
         return (places[:, None] == np.arange(len(classes))).astype(np.float64)
 
     return columns
-
-
-def _selecting(
-    head: Callable[..., Any],
-    select: Callable[[Any], Any],
-    name: str,
-    output: Any,
-    known: tuple[Any, ...] | None,
-) -> Callable[[Any], Any]:
-    def call(rows: Any) -> Any:
-        raw = head(rows)
-        labels = None if known is None else is_label(raw, output, known, name)
-        return select(check_raw(raw, len(rows), name)) if labels is None else labels
-
-    return call
 
 
 def _known_classes(source: ModelSource, classes: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
@@ -425,6 +434,22 @@ def _check_cut(
     return threshold
 
 
+def _check_mask(source: ModelSource, mask: Any, structure: Any) -> Any:
+    """structure= of a model with mask=, in which no structure is searched."""
+    if mask is None:
+        return structure
+    instance(mask, "mask", str, "the name of a leaf of the rows, or None")
+    if source.backend != "jax":
+        raise InputError(
+            f"mask= is for functions that JAX traces, and {source.name} is none. Leave it out."
+        )
+    if structure not in (None, declared.PLAIN):
+        raise InputError(
+            "structure= cannot be combined with mask=, which shortens rows. Leave one out."
+        )
+    return declared.PLAIN
+
+
 def _check_backend_options(
     source: ModelSource,
     on_host: bool,
@@ -434,11 +459,6 @@ def _check_backend_options(
     thread_safe: Any,
 ) -> None:
     if source.backend == "host":
-        if precision == "bfloat16" and source.estimator is not None:
-            raise InputError(
-                f"precision='bfloat16' is for JAX functions and networks. {source.name} is an "
-                "estimator, whose translation must give its answers to 1e-5. Leave precision= out."
-            )
         if precision != "float32" and (on_host or source.estimator is None):
             raise InputError(
                 f"precision= is for models that JAX traces; got {precision!r} for {source.name} on "
@@ -470,13 +490,13 @@ def _check_no_options(options: dict[str, Any]) -> None:
             )
 
 
-def model_of(given: Any, name: str = "model") -> Model:
-    """What an explainer was given as its model: a `Model` as it is, else as_model(given).
+def model_of(f: Any, name: str = "model") -> Model:
+    """The model of an explainer: a `Model` as it is, otherwise as_model(f).
 
     Raises what `as_model` raises, with the argument's own name.
     """
     try:
-        return as_model(given)
+        return as_model(f)
     except (InputError, InputTypeError) as error:
         text = str(error)
         text = f"{name} {text[3:]}" if text.startswith("f= ") else f"{name}: {text}"
@@ -484,12 +504,12 @@ def model_of(given: Any, name: str = "model") -> Model:
 
 
 def explainer_class(cls: Kind) -> Kind:
-    """`picklable_class` of an explainer: its `model` may be whatever `as_model` takes."""
+    """`picklable_class` for explainers: `model` may be anything that `as_model` takes."""
     return picklable_class(cls, _read_model)
 
 
 def gradient_class(cls: Kind) -> Kind:
-    """The same where `model` may also be a pair (embed, head)."""
+    """`explainer_class` if `model` may also be a pair (embed, head)."""
     return picklable_class(cls, _read_pair)
 
 
@@ -506,14 +526,21 @@ def _read_pair(name: str, value: Any) -> Any:
 
 
 def is_of(f: Any, module: str, *kinds: str) -> bool:
-    """Whether f is of a library's classes with these names; the library is not loaded for it."""
+    """Whether f is an instance of a library's classes with these names; does not import the
+    library."""
     library = sys.modules.get(module)
     return library is not None and isinstance(f, tuple(getattr(library, kind) for kind in kinds))
 
 
 Adapter = tuple[Callable[[Any], bool], Callable[[Any, Any, Any, str], ModelSource]]
 
-# (whether f is of this library, without importing it; what reads f, params=, state=, backend=)
+# Added to an error about a text or a path.
+LOAD = (
+    " A file of another model has to be loaded first: xgboost.Booster(model_file=path), "
+    "lightgbm.Booster(model_file=path), catboost.CatBoost().load_model(path), joblib.load(path)."
+)
+
+# (test whether f is of this library, without importing it; reader of f, params=, state=, backend=)
 ADAPTERS: list[Adapter] = [
     (is_onnx, onnx_file),
     (is_linen, linen_module),
@@ -526,15 +553,15 @@ ADAPTERS: list[Adapter] = [
 
 
 def read(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
-    """What its adapter finds out about f.
+    """Reads f with its adapter.
 
-    Raises InputError and InputTypeError for a model that none of them takes.
+    Raises InputError or InputTypeError for a model that no adapter takes.
     """
-    if isinstance(f, FunctionType) and state is None:  # which no adapter of a library takes
+    if isinstance(f, FunctionType) and state is None:  # no library's adapter takes it
         return plain_function(f, params, backend)
     owner = getattr(f, "__self__", None)
     if is_of(owner, "keras", "Model") and getattr(f, "__name__", None) == "predict":
-        f = owner  # the same answers, in one call for all rows and traced where Keras runs on JAX
+        f = owner  # the same outputs, in one call for all rows, and traced if Keras runs on JAX
     for takes, read in ADAPTERS:
         if takes(f):
             return read(f, params, state, backend)
@@ -552,6 +579,6 @@ def read(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
         raise InputTypeError(
             f"f= must be a Model of xaijax.as_model, a function of rows, a fitted estimator or its "
             f"method, a module of Flax, Equinox, Haiku, Keras or PyTorch, or the path of an ONNX "
-            f"file; got {type(f).__name__} {came(f)}."
+            f"file; got {type(f).__name__} {came(f)}.{LOAD if isinstance(f, str | Path) else ''}"
         )
     return plain_function(f, params, backend)

@@ -1,4 +1,4 @@
-"""Players from a fitted ColumnTransformer: the columns that come from one source column."""
+"""Makes players from a fitted ColumnTransformer: columns grouped by their source column."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ from xaijax.models.identity.patched import is_own
 
 @public
 def players_of(column_transformer: Any) -> dict[str, list[int]]:
-    """One player for each source column of a fitted ColumnTransformer.
+    """Returns one player for each source column of a fitted ColumnTransformer.
 
-    A model that gets encoded rows has several columns for one source column, one for each category
-    say. This returns the groups, for `players=`: `Explainer(model, encoded,
+    A model of encoded rows has several columns for one source column, for example one per category.
+    This returns the groups, for `players=`: `Explainer(model, encoded,
     players=players_of(transformer))`.
 
     Args:
         column_transformer: a fitted `sklearn.compose.ColumnTransformer`. Its transformers must make
             outputs that belong to one column each: scalers, imputers and ordinal encoders (one
-            output a column), OneHotEncoder, "passthrough", and Pipelines of these. Any transformer
-            with as many outputs as inputs is taken to make one of each column, except PCA and
-            TruncatedSVD, which are refused. Do not use it with others that mix columns. Columns
-            that it drops are left out.
+            output per column), OneHotEncoder, "passthrough", and Pipelines of these. A transformer
+            with as many outputs as inputs is assumed to keep columns apart, except PCA and
+            TruncatedSVD, which are refused. Do not use other transformers that mix columns. Dropped
+            columns are left out.
 
     Returns:
         dict {name of the source column: [indices of its output columns]}. Source columns without
         names are called "x0", "x1", ...
 
     Raises:
-        InputError: a transformer whose outputs cannot be told apart by source column, or a column
-            that is used twice.
+        InputError: outputs cannot be assigned to source columns, or a column is used twice.
         InputTypeError: not a fitted ColumnTransformer.
 
     Example:

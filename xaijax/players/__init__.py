@@ -1,10 +1,10 @@
-"""Who plays, and how much each marginal contribution weighs.
+"""Defines the players, and the weight of each marginal contribution.
 
 Reading order:
 
-    players             players: which columns each owns
+    players             players: which columns belong to each
     sets                sets of players as users write them
-    index               every index: the weights of marginal contributions, words, how it is drawn
-    interaction_index   every index of interactions: what a set's derivatives weigh
+    index               every index: its weights of marginal contributions, and how it is sampled
+    interaction_index   every index of interactions: the weights of a set's derivatives
     predicates          predicates, labels and shares in words, for the sentences of rules
 """

@@ -1,4 +1,4 @@
-"""Every index: the weight of each marginal contribution, its words, and how it is drawn.
+"""Defines every index: the weight of each marginal contribution, its words, and how it is sampled.
 
 A new index is an entry of `KNOWN`: no other file compares an index with its name.
 
@@ -41,50 +41,50 @@ def size_limited_weights(P: int, k: int, normalised: bool = True) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Index:
-    """What is known of an index.
+    """Facts about an index.
 
     One with weights is an `index=` of `Explainer`, `QII` and the federated explainers. Its weights
-    for P and for P + 1 players belong together: a player who changes nothing leaves the values of
-    the others as they are (Dubey, Neyman and Weber 1981, "Value theory without efficiency").
+    for P and for P + 1 players must agree: a player who changes nothing does not affect the values
+    of the others (Dubey, Neyman and Weber 1981, "Value theory without efficiency").
 
-    Only one semivalue, Shapley's, adds up to f(x), and it is the mean over orders; only Banzhaf's
-    is the mean over sets. Another one has drawn=None: `Explainer` only enumerates it, and the draws
-    of `QII` are orders in which each place has the weight that `weights` gives it.
+    Shapley's is the only semivalue that adds up to f(x), and it is the mean over orders; only
+    Banzhaf's is the mean over sets. Others have drawn=None: `Explainer` only enumerates them, and
+    `QII` samples orders in which each position has its weight by `weights`.
     """
 
     name: str  # as `index=` takes it and `Explanation.kind` keeps it
-    value: str = ""  # what one number is called; "": unknown
-    average: str = ""  # over what a player's marginal contributions are averaged; "": weighted sums
+    value: str = ""  # the name of one number; "": unknown
+    average: str = ""  # the set over which marginal contributions are averaged; "": weighted sums
     weights: Callable[[int], np.ndarray] | None = None  # of P: p [P] of a single set, by its size
     efficient: bool = False  # base value and all values add up to f(x)
     drawn: Literal["orders", "sets"] | None = None  # a plain mean over all of these
     shapiq: str | None = None  # its name in shapiq
-    alone: bool = False  # each player is replaced by itself: no set of several is asked
-    simple: bool = False  # about which sets win: its numbers are no amounts and have no direction
-    apart: bool = False  # each number is an effect of its own, and no share of anything
+    alone: bool = False  # each player is replaced alone: larger sets are not evaluated
+    simple: bool = False  # about winning sets: its numbers have neither unit nor direction
+    apart: bool = False  # each number is a separate effect, not a share
 
     @property
     def draws_orders(self) -> bool:
-        """Whether estimators draw orders of players, and average over their places."""
+        """Whether estimators sample orders of players, and average over their positions."""
         return self.drawn == "orders"
 
     @property
     def draws_sets(self) -> bool:
-        """Whether estimators draw sets, every set alike."""
+        """Whether estimators sample sets uniformly."""
         return self.drawn == "sets"
 
     @property
     def steps(self) -> bool:
-        """Whether values are steps from one number towards another, as a waterfall shows them.
+        """Whether values are steps from one number to another, as in a waterfall plot.
 
-        If they are not, a sum of them means nothing.
+        If they are not, their sum has no meaning.
         """
         return not (self.alone or self.simple or self.apart)
 
 
 KNOWN = {
-    one.name: one
-    for one in (
+    index.name: index
+    for index in (
         Index(
             "shapley",
             "Shapley value",
@@ -111,14 +111,14 @@ KNOWN = {
 
 
 def named(name: object) -> Index:
-    """The index of this name, in any case; of another thing, only what it is called is known."""
+    """The index of this name, ignoring case; for an unknown one, an `Index` with only the name."""
     index = KNOWN.get(name.lower()) if isinstance(name, str) else None
     return index or Index(str(name))
 
 
 def quoted(fact: str) -> list[str]:
-    """The known indices that have this fact, or for which it is true, in quotes: for messages."""
-    return [repr(one.name) for one in KNOWN.values() if getattr(one, fact)]
+    """The known indices for which this fact is set or true, in quotes, for messages."""
+    return [repr(index.name) for index in KNOWN.values() if getattr(index, fact)]
 
 
 def _real(weight: Any) -> Any:
@@ -143,8 +143,8 @@ class SizeLimited:
             without the factor 1 / (k + 1), as the paper prints it; values are k + 1 times as large.
 
     Raises:
-        InputError: `k` is negative; when it is used, also `k` above P - 1.
-        InputTypeError: `k` is not a whole number, or `normalised` not True or False.
+        InputError: `k` is negative, or on use larger than P - 1.
+        InputTypeError: `k` is not an integer, or `normalised` is not True or False.
 
     Example:
         >>> import numpy as np
@@ -175,10 +175,10 @@ IndexLike = Literal["shapley", "banzhaf"] | SizeLimited | Callable[[int], float]
 
 
 def index_weights(index: IndexLike, P: int) -> tuple[np.ndarray, str]:
-    """(weight of one single set of size s, float64 [P]; the index's name).
+    """(weight of a single set by its size s, float64 [P]; the index's name).
 
-    Beyond LARGEST_P players a named index has the weights of LARGEST_P: more null players change
-    nothing in it, and no pair in which more differ is enumerated.
+    Beyond LARGEST_P players a named index has the weights of LARGEST_P: further null players change
+    nothing, and no pair with more differing players is enumerated.
     """
     accepted = f"{', '.join(quoted('weights'))}, SizeLimited(k) or a callable w(s)"
     P = min(P, LARGEST_P) if isinstance(index, str) else P

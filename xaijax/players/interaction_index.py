@@ -1,13 +1,13 @@
-"""Every index of interactions: the weight of a dividend, by the sizes of two sets.
+"""Defines every index of interactions: the weight of a dividend, by the sizes of two sets.
 
 A new index is an entry of `INTERACTIONS`.
 
 Every interaction here is a sum over T that contain S of w(s, t) a(T), where a(T) are the Moebius
-coefficients (Harsanyi dividends) of the game, s = |S|, t = |T|. A dummy player has none that joins
-it to others, and w does not depend on how many players there are, so that all these indices leave
-dummies out: the players that differ in a pair suffice, whatever P is.
+coefficients (Harsanyi dividends) of the game, s = |S|, t = |T|. All coefficients of sets with a
+dummy player and others are 0, and w does not depend on the number of players. These indices
+therefore need only the players that differ in a pair, whatever P is.
 
-It is computed by discrete derivatives, in which float32 numbers do not cancel:
+Interactions are computed by discrete derivatives, in which float32 numbers do not cancel:
 
     I(S) = sum over T without S of p(|T|) D_S v(T),
     D_S v(T) = sum over L in S of (-1)^(s - |L|) v(T + L).
@@ -36,18 +36,18 @@ Weight = Callable[[int, int, int], Fraction]  # (s, t, order) -> w(s, t)
 
 @dataclass(frozen=True)
 class InteractionIndex:
-    """What is known of an index of interactions."""
+    """Facts about an index of interactions."""
 
     name: str  # as `index=` takes it
-    value: str  # what one number is called
+    value: str  # the name of one number
     weight: Weight
     shapiq: str  # its name in shapiq
     efficient: bool = False  # base value and all interactions add up to f(x)
-    singles: str = ""  # the ordinary index of players alone (k-SII: before pairs are taken out)
+    singles: str = ""  # the index of single players (k-SII: before pairs are subtracted)
 
     @property
     def sampled(self) -> bool:
-        """Whether it is sampled, at order 2, where not all coalitions can be asked."""
+        """Whether it can be sampled, at order 2, if not all coalitions can be evaluated."""
         return bool(self.singles)
 
 
@@ -80,14 +80,14 @@ def _k_sii(s: int, t: int, order: int) -> Fraction:
 
 def _stii(s: int, t: int, order: int) -> Fraction:
     """Sundararajan, Dhamdhere and Agarwal (2020), "The Shapley Taylor interaction index":
-    proposition 3; below the top order, what the set adds to nothing.
+    proposition 3; below the top order, the contribution of the set to the empty set.
     """
     return Fraction(1, math.comb(t, order)) if s == order else Fraction(int(s == t))
 
 
 def _fsii(s: int, t: int, order: int) -> Fraction:
     """Tsai, Yeh and Ravikumar (2023), "Faith-Shap: the faithful Shapley interaction index",
-    theorem 19: dividends of larger sets than the order, shared out as the nearest fit shares them.
+    theorem 19: dividends of sets above the order are shared as in the least-squares fit.
     """
     if t <= order:
         return Fraction(int(s == t))
@@ -107,8 +107,8 @@ def _moebius(s: int, t: int, order: int) -> Fraction:
 
 
 INTERACTIONS = {
-    one.name: one
-    for one in (
+    index.name: index
+    for index in (
         InteractionIndex("sii", "Shapley interaction", _sii, "SII", singles="shapley"),
         InteractionIndex(
             "k-sii", "n-Shapley interaction", _k_sii, "k-SII", True, singles="shapley"
@@ -122,13 +122,13 @@ INTERACTIONS = {
 
 
 def interaction_index(index: object) -> InteractionIndex:
-    """The index of this name, in any case; raises InputError or InputTypeError for another."""
+    """The index of this name, ignoring case; raises InputError or InputTypeError otherwise."""
     name = index.lower() if isinstance(index, str) and index.lower() in INTERACTIONS else index
     return INTERACTIONS[checks.one_of(name, "index", list(INTERACTIONS))]
 
 
 def checked_order(order: object, P: int) -> int:
-    """An order of 1 to P; raises InputError or InputTypeError for another."""
+    """Checks an order of 1 to P; raises InputError or InputTypeError otherwise."""
     number = checks.whole_number(order, "order")
     if number > P:
         raise InputError(
@@ -148,7 +148,7 @@ def derivative_weights(index: InteractionIndex, order: int, k: int) -> tuple[np.
             sum(((-1) ** i * math.comb(m - t, i) * w[t + i] for i in range(m - t + 1)), Fraction(0))
             for t in range(m + 1)
         )
-        part = np.array([float(one) for one in signed])
+        part = np.array([float(weight) for weight in signed])
         part.flags.writeable = False
         parts.append(part)
     return tuple(parts)

@@ -1,4 +1,4 @@
-"""Players: which columns each player owns."""
+"""Players: which columns belong to each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 
-NAMED = 3  # entries that a player's name is made of
+NAMED = 3  # entries that a player's name lists
 _of_some: ContextVar[bool] = ContextVar("of_some", default=False)
 
 
 @contextmanager
 def of_some_rows() -> Iterator[None]:
-    """The rows asked about are some of those that the user gave: how many they are says nothing."""
+    """Records that the current rows are a subset of the user's, so that their number is
+    meaningless."""
     token = _of_some.set(True)
     try:
         yield
@@ -33,17 +34,17 @@ def of_some_rows() -> Iterator[None]:
 class Players:
     """P players over F columns (the flattened instance)."""
 
-    of_column: np.ndarray  # int64 [F], the player that owns each column; -1: none, never replaced
+    of_column: np.ndarray  # int64 [F], the player of each column; -1: none, never replaced
     names: tuple[str, ...]  # [P]
-    unclear: tuple[int, ...] | None = None  # [C, H, W] of numbers that C instances could have too
+    unclear: tuple[int, ...] | None = None  # shape [C, H, W] that could also number C instances
 
     @cached_property
     def count(self) -> int:
         """P."""
         return len(self.names)
 
-    def refuse_unclear(self, N: int) -> None:
-        """Raises InputError if numbers given for all rows could be meant for each of N rows."""
+    def refuse_others(self, N: int) -> None:
+        """Raises InputError if a numbering for all rows could also be one per row for N rows."""
         if self.unclear is not None and N == self.unclear[0] and not _of_some.get():
             raise InputError(
                 f"players has shape {self.unclear}: one number for each entry of a row, or "
@@ -61,7 +62,7 @@ class Players:
     @cached_property
     def all_columns(self) -> tuple[tuple[int, ...], ...]:
         """Column indices of every player."""
-        return tuple(tuple(own.tolist()) for own in _columns_of_each(self.of_column, self.count))
+        return tuple(tuple(c.tolist()) for c in _columns_of_each(self.of_column, self.count))
 
     def columns(self, player: int) -> np.ndarray:
         """Column indices of one player."""
@@ -70,9 +71,9 @@ class Players:
 
 @dataclass(frozen=True)
 class PerInstancePlayers:
-    """P players whose entries each instance has for itself, or has none."""
+    """P players with different entries in each instance, or none."""
 
-    of_entry: np.ndarray  # int64 [N, F], the player that owns each entry; -1: never replaced
+    of_entry: np.ndarray  # int64 [N, F], the player of each entry; -1: never replaced
     names: tuple[str, ...]  # [P]
 
     @cached_property
@@ -82,13 +83,10 @@ class PerInstancePlayers:
 
     @cached_property
     def present(self) -> np.ndarray:
-        """Whether an instance has entries of a player, bool [N, P]."""
+        """Whether each instance has entries of each player, bool [N, P]."""
         owned = np.zeros((len(self.of_entry), self.count + 1), bool)
-        owned[np.arange(len(owned))[:, None], self.of_entry] = True  # the last column: of nobody
+        owned[np.arange(len(owned))[:, None], self.of_entry] = True  # the last column: no player
         return owned[:, :-1]
-
-    def refuse_unclear(self, N: int) -> None:
-        """Accepts any number of rows: these players say whose they are."""
 
     def refuse_others(self, N: int) -> None:
         """Raises InputError for another number of instances."""
@@ -100,7 +98,7 @@ class PerInstancePlayers:
 
     @cached_property
     def all_columns(self) -> tuple[tuple[int, ...], ...]:
-        """No columns for each player: all instances share none."""
+        """No columns for any player, because instances share none."""
         return ((),) * self.count
 
 
@@ -143,7 +141,7 @@ def column_labels(shape: tuple[int, ...]) -> list[str]:
 
 
 def column_finder(labels: Sequence[str], name: str) -> Callable[[Any], int]:
-    """A function from a column's index or label to its index; name: that of the argument, for
+    """A function from a column's index or label to its index; name: the argument's name, for
     errors.
     """
     places: dict[str, int] = {}
@@ -171,8 +169,8 @@ def column_finder(labels: Sequence[str], name: str) -> Callable[[Any], int]:
 def _columns_of_each(of_column: np.ndarray, P: int) -> list[np.ndarray]:
     """The column indices of players 0 to P - 1, ascending, by one sort."""
     order = np.argsort(of_column, kind="stable")
-    ends = np.searchsorted(of_column[order], np.arange(P + 1))
-    return [order[first:last] for first, last in itertools.pairwise(ends.tolist())]
+    bounds = np.searchsorted(of_column[order], np.arange(P + 1))
+    return [order[first:last] for first, last in itertools.pairwise(bounds.tolist())]
 
 
 def _from_groups(groups: Iterable[tuple[str, Any]], labels: Sequence[str], F: int) -> Players:
@@ -211,9 +209,9 @@ def player_names(P: int) -> tuple[str, ...]:
 
 
 def players_numbered(numbers: np.ndarray, labels: Sequence[str]) -> Players:
-    """The players of entries by their numbers [F], as in an array of `players_from`.
+    """The players from the numbers [F] of the entries, as for an array in `players_from`.
 
-    A player is named by the places of its entries, if these are three at most.
+    A player is named by the positions of its entries if there are at most three.
     """
     flat = _numbered(numbers)
     names = []

@@ -1,8 +1,7 @@
-"""Predicates, labels and shares in words, as the sentences of rules have them.
+"""Writes predicates, labels and shares in words, for the sentences of rules.
 
-A number is written with at least six digits, and with as many more as it takes to read the sentence
-as the rule is meant: a category or a label can be read back exactly, and a cut leaves every row on
-its side.
+A number is written with at least six digits, and with more if the rule needs them: a category or a
+label can be read back exactly, and a rounded cut keeps every row on its side.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import numpy as np
 Predicate = tuple[Any, ...]  # (column, low, high): low < v <= high; or (column, categories)
 
 FEWEST, MOST = 6, 17  # digits; float64 needs 17 at most
-# How far a cut may be from what is written, as a share of the distance to the next cut, and a
-# prediction as a share of its tolerance.
+# Allowed rounding of a cut, as a share of the distance to the next cut, and of a prediction, as a
+# share of its tolerance.
 VISIBLE = 1e-3
 
 
@@ -33,9 +32,10 @@ def missing(value: Any) -> bool:
 
 
 def category_key(value: Any, mixed: bool) -> Any:
-    """A value under which equal categories are found; None is what is missing.
+    """A key that is equal for equal categories; None for missing values.
 
-    mixed: in a column of objects True is another category than 1, which Python takes for equal.
+    mixed: in a column of objects, True and 1 are different categories, although Python treats them
+    as equal.
     """
     if missing(value):
         return None
@@ -48,7 +48,8 @@ def value_of(key: Any) -> Any:
 
 
 def number_words(value: float, single: bool = False) -> str:
-    """A number in the fewest digits, six or more, that read back as it; single: as float32."""
+    """A number in the fewest digits, six or more, that can be read back exactly; single: as
+    float32."""
     value = float(value) + 0.0  # no minus before zero
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value))
@@ -60,7 +61,7 @@ def number_words(value: float, single: bool = False) -> str:
 
 
 def about_words(value: float, within: float) -> str:
-    """A number in the fewest digits, six or more, that give it within a part of `within`."""
+    """A number in the fewest digits, six or more, with an error below a share of `within`."""
     for digits in range(FEWEST, MOST):
         text = _text(value, digits)
         if abs(float(text) - value) <= VISIBLE * within:
@@ -70,22 +71,22 @@ def about_words(value: float, within: float) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def cut_words(cut: float, below: float, above: float, gap: float, single: bool = False) -> str:
-    """A cut in the fewest digits, six or more, that leave all values on their side of it.
+    """A cut in the fewest digits, six or more, that keep all values on their side.
 
     Args:
         cut: values up to and including it are on its lower side.
         below: the largest value on the lower side, -inf if there is none.
         above: the smallest value on the upper side, inf if there is none.
         gap: distance to the nearest other cut, inf if there is none.
-        single: whether the values are float32, as which a number of the user may have been read.
+        single: whether the values are float32, to which the user's numbers may have been rounded.
     """
-    if single and _half_step(cut) >= 0.5:  # whole numbers were rounded, dates such as 20230109
+    if single and _half_step(cut) >= 0.5:  # integers were rounded, such as the date 20230109
         low = _last_rounded_to(below)
         if math.isfinite(low) and (cut < low or _as_single(repr(cut)) >= above):
             cut = low
     if cut.is_integer() and abs(cut) < 1e15:
         return str(int(cut))
-    if single:  # what was rounded to `below` or `above` is on the same side
+    if single:  # numbers rounded to `below` or `above` stay on the same side
         below += _half_step(below)
         above -= _half_step(above)
     exact = Decimal(cut)
@@ -102,8 +103,8 @@ def cut_words(cut: float, below: float, above: float, gap: float, single: bool =
 
 
 def _last_rounded_to(value: float) -> float:
-    """The largest number that float32 rounds to `value`, or a little less where it would be a tie
-    that goes up; -inf of -inf.
+    """The largest number that float32 rounds to `value`, or slightly less if that is a tie that
+    rounds up; -inf for -inf.
     """
     half = _half_step(value)
     with np.errstate(over="ignore"):
@@ -117,7 +118,7 @@ def _as_single(text: str) -> float:
 
 
 def _half_step(value: float) -> float:
-    """Half the distance of float32 numbers there; 0 of an infinite one."""
+    """Half the distance of float32 numbers at this value; 0 if it is infinite."""
     with np.errstate(over="ignore"):
         step = float(np.spacing(np.float32(abs(value))))
     return step / 2 if math.isfinite(step) else 0.0
@@ -132,7 +133,7 @@ def _text(value: float, digits: int) -> str:
 
 
 def label_words(value: Any) -> str:
-    """A label or a value as the sentences have it."""
+    """A label or value as text for a sentence."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     if isinstance(value, float | np.floating):
@@ -142,7 +143,7 @@ def label_words(value: Any) -> str:
 
 
 def percent(share: float) -> str:
-    """Whole per cent, never rounded up to all or down to nothing."""
+    """A whole percentage, never rounded up to 100 or down to 0."""
     shown = round(100 * share)
     if (shown == 100 and share < 1) or (shown == 0 and share > 0):
         return f"{100 * share:.3g}%" if share < 0.5 else f"{math.floor(1000 * share) / 10:g}%"

@@ -1,4 +1,4 @@
-"""Sets of players as users write them: indices, names, masks, chances of sets.
+"""Sets of players as users write them: indices, names, masks, probabilities of sets.
 
 Letters: P players.
 """
@@ -17,7 +17,7 @@ Chance = Callable[[np.ndarray], Any]
 
 
 def player_place(player: Any, names: Sequence[str], argument: str) -> int:
-    """A player's place from its place or its name."""
+    """A player's position from its position or its name."""
     if isinstance(player, str):
         if player not in names:
             raise InputError(
@@ -34,12 +34,12 @@ def player_place(player: Any, names: Sequence[str], argument: str) -> int:
 
 
 def set_of_players(S: Any, names: Sequence[str], argument: str = "S") -> np.ndarray:
-    """A set as bool [P]: an iterable of places and names, or a bool mask [P]."""
+    """A set as bool [P], from an iterable of positions and names, or a bool mask [P]."""
     P = len(names)
     dtype = getattr(S, "dtype", None)
     listed = isinstance(S, list | tuple) and len(S) > 0
     if (dtype is not None and np.dtype(dtype).kind == "b") or (
-        listed and all(isinstance(one, bool | np.bool_) for one in S)
+        listed and all(isinstance(player, bool | np.bool_) for player in S)
     ):
         mask = np.asarray(S)
         if mask.shape != (P,):
@@ -53,8 +53,8 @@ def set_of_players(S: Any, names: Sequence[str], argument: str = "S") -> np.ndar
             f"{S!r}. For one player say [{S!r}]."
         )
     mask = np.zeros(P, bool)
-    for one in S:
-        mask[player_place(one, names, argument)] = True
+    for player in S:
+        mask[player_place(player, names, argument)] = True
     return mask
 
 

@@ -11,7 +11,7 @@ Reading order:
     waterfall      one instance: waterfall, force, and the profile of one person or two
     images         a grid of images, output by output; one image
     rules          rule cards; the parts of an image or sentence that a rule keeps
-    tokens         one sentence: its words coloured by their values
+    tokens         one sentence, or a prompt: its words coloured by their values
     interactions   interactions as a heatmap, a network, bars, and dots of one player
     pixels         players at their pixels: shared by pictures of images
     style          shared by all pictures: checks, rows, names, intervals, colours
@@ -28,7 +28,7 @@ from xaijax.plots.images import image, images
 from xaijax.plots.interactions import dependence, interactions, network, pairs
 from xaijax.plots.rules import kept, rules
 from xaijax.plots.scatter import scatter
-from xaijax.plots.tokens import tokens
+from xaijax.plots.tokens import prompt, tokens
 from xaijax.plots.waterfall import force, profile, waterfall
 
 if not TYPE_CHECKING:  # a checker shall see the names that there are
@@ -54,6 +54,7 @@ __all__ = [
     "network",
     "pairs",
     "profile",
+    "prompt",
     "rules",
     "scatter",
     "tokens",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.groups import by_name, sizes_of
 from xaijax.results.background import BackgroundSpread
 from xaijax.results.explanation import Explanation
 from xaijax.results.guest_worth import GuestWorth
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 @public
 def bar(
-    explanation: Explanation | PrivateExplanation,
+    explanation: Explanation | PrivateExplanation | Mapping[str, Explanation],
     ax: Axes | None = None,
     *,
     max_display: int = 12,
@@ -42,12 +44,16 @@ def bar(
     mean, however the errors are correlated. The sum of the others has no line, since that bound,
     summed over many players, would be too wide.
 
+    A dict of explanations, such as `{"women": a, "men": b}`, has a bar for each of them next to
+    each other, and a legend.
+
     Args:
-        explanation: `Explanation` of at least one instance, values [N, P] or [N, P, K]; or its
-            private copy.
+        explanation: `Explanation` of at least one instance, values [N, P] or [N, P, K]; its
+            private copy; or a dict of 2 to 7 explanations by name, with the same players, of one
+            output each or with `output`.
         {ax}
-        {max_display}
-        output: name or position of one output, or None: all.
+        {max_players}
+        {outputs}
 
     {axes}
 
@@ -64,39 +70,69 @@ def bar(
         >>> [bar.get_width().item() for bar in axes.patches]
         [2.0, 1.0]
     """
+    if isinstance(explanation, Mapping):
+        return _side_by_side(by_name(explanation, max_display, output, "bar"), ax, max_display)
     style.check(explanation, max_display, private=True)
+    drawn: style.Shown = explanation
     if output is not None:
-        explanation = style.one_output(explanation, output, "bar")
-    size = mean_abs(explanation)
+        drawn = style.one_output(explanation, output, "bar")
+    size = mean_abs(drawn)
     shown, others = style.split(size, max_display)
-    names = [explanation.feature_names[j] for j in shown]
+    names = [drawn.feature_names[j] for j in shown]
     lengths = size[shown]
-    half = _half_widths(explanation, shown)
-    summed = len(others) > 0 and style.named(explanation.kind).steps
+    half = _half_widths(drawn, shown)
+    summed = len(others) > 0 and style.named(drawn.kind).steps
     if summed:
         names.append(style.others_name(others))
 
-    stacked = explanation.output_names is not None
+    stacked = drawn.output_names is not None
     axes = style.new_axes(ax, len(names), 9.2 if stacked else 7.2)
-    if explanation.output_names is None:
+    if drawn.output_names is None:
         axes.barh(np.arange(len(lengths)), lengths, height=0.68, color=style.DOWN)
-        ends = lengths
+        tips = lengths
     else:
-        ends = _stacked(axes, lengths, explanation.output_names)
-    reach = ends.copy()
+        tips = _stacked(axes, lengths, drawn.output_names)
+    reach = tips.copy()
     if half is not None:
-        known = style.whiskers(axes, ends, np.arange(len(ends)), half)
+        known = style.whiskers(axes, tips, np.arange(len(tips)), half)
         reach[known] += half[known]
     for row, end in enumerate(reach):
-        style.beside(axes, end, row, style.number(ends[row]))
-    xlabel = _xlabel(explanation) + style.intervals(explanation, half)
+        style.write_at(axes, end, row, style.number(tips[row]))
+    xlabel = _xlabel(drawn) + style.intervals(drawn, half)
     if summed:
         total = style.number(size[others].sum())
         style.beyond_scale(axes, 0.0, len(shown), f"{total}, not to scale")
     else:
         xlabel += style.not_shown(others)
-    style.dress(axes, names, xlabel, style.title_of(explanation))
+    style.dress(axes, names, xlabel, style.title_of(drawn))
     axes.set_xlim(0, 1.12 * reach.max() or 1)
+    return axes
+
+
+def _side_by_side(each: Mapping[str, Explanation], ax: Axes | None, max_display: int) -> Axes:
+    """Draws for each player the mean |value| of each explanation."""
+    first = next(iter(each.values()))
+    drawn = [sizes_of(explanation, first.feature_names) for explanation in each.values()]
+    sizes, halves = (np.stack(part) for part in zip(*drawn, strict=True))  # [explanations, P] each
+    shown, others = style.split(sizes.mean(axis=0), max_display)
+    axes = style.new_axes(ax, len(shown) * (0.5 + 0.5 * len(each)), 9.2)
+    height = 0.76 / len(each)
+    labels = style.shorten(list(each), 24)
+    for k, (name, explanation) in enumerate(zip(labels, each.values(), strict=True)):
+        at = np.arange(len(shown)) + (k - (len(each) - 1) / 2) * height
+        label = f"{name} ({len(explanation):,})"
+        axes.barh(at, sizes[k, shown], height=height, color=style.OUTPUTS[k], label=label)
+        half = halves[k, shown]
+        style.whiskers(axes, sizes[k, shown], at, np.where(half > 0, half, np.nan))
+        for row, size, more in zip(at, sizes[k, shown], half, strict=True):
+            style.write_at(axes, size + more, row, style.number(size), size=7.5)
+    xlabel = f"mean |{style.value_name(first)}| over the instances"
+    if any(style.half_widths(explanation) is not None for explanation in each.values()):
+        xlabel += style.intervals(first, halves[:, shown])
+    names = [first.feature_names[j] for j in shown]
+    style.dress(axes, names, xlabel + style.not_shown(others), style.title_of(first))
+    style.legend(axes)
+    axes.set_xlim(0, 1.12 * (sizes + halves)[:, shown].max() or 1)
     return axes
 
 
@@ -183,7 +219,7 @@ def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
     axes.barh(rows, worth.mean_absolute, height=0.6, color=colours)
     style.whiskers(axes, worth.mean_absolute, rows, half)
     for row, end in enumerate(worth.mean_absolute + half):
-        style.beside(axes, end, row, _scores(worth, row))
+        style.write_at(axes, end, row, _scores(worth, row))
     title = f"{worth.metric} with all columns {worth.score:.4f}"
     label = f"mean |value| over {worth.instances:,} instances; lines: 1.96 standard errors"
     style.dress(axes, list(worth.parties), label, title)
@@ -230,7 +266,7 @@ def background_spread(found: BackgroundSpread, ax: Axes | None = None) -> Axes:
     axes.barh(range(len(found.sizes)), found.spread, height=0.6, color=style.DOWN)
     for row, end in enumerate(found.spread):
         share = style.number(100 * found.relative[row])
-        style.beside(axes, end, row, f"{style.number(end)} ({share} % squared)")
+        style.write_at(axes, end, row, f"{style.number(end)} ({share} % squared)")
     label = f"how far values move, over {found.draws} draws of the background"
     style.dress(axes, [f"{size:,} rows" for size in found.sizes], label, found.method)
     axes.set_xlim(0, 1.5 * found.spread.max() or 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from xaijax.core import checks
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.groups import by_name, sizes_of
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.shared_fields import as_numbers
@@ -25,7 +27,7 @@ BINS = 90  # over the width, to measure how crowded a position is
 
 @public
 def beeswarm(
-    explanation: Explanation | PrivateExplanation,
+    explanation: Explanation | PrivateExplanation | Mapping[str, Explanation],
     ax: Axes | None = None,
     *,
     max_display: int = 12,
@@ -39,9 +41,13 @@ def beeswarm(
     data are grey. If there are more than 4,000 instances, 4,000 at even distances are drawn, and
     the axis says so. For up to 60 instances, 95 % intervals are drawn if standard errors are known.
 
+    A dict of explanations, such as `{"women": a, "men": b}`, has dots of one colour for each of
+    them, one below the other, and a legend.
+
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
-            `output`; or its private copy.
+            `output`; its private copy; or a dict of 2 to 7 explanations by name, with the same
+            players.
         {shown}
 
     {axes}
@@ -58,16 +64,18 @@ def beeswarm(
         >>> axes.get_xlabel()
         'Shapley value (2 instances)'
     """
-    explanation = style.checked(explanation, output, "beeswarm", max_display, private=True)
-    shown, others = style.split(mean_abs(explanation), max_display)
-    total = len(explanation)
-    explanation = style.at_most(explanation, MOST_DOTS)
-    N = len(explanation)
+    if isinstance(explanation, Mapping):
+        return _side_by_side(by_name(explanation, max_display, output, "beeswarm"), ax, max_display)
+    drawn: style.Shown = style.checked(explanation, output, "beeswarm", max_display, private=True)
+    shown, others = style.split(mean_abs(drawn), max_display)
+    total = len(drawn)
+    drawn = style.at_most(drawn, MOST_DOTS)
+    N = len(drawn)
 
     axes = style.new_axes(ax, len(shown), width=7.8)
-    values = explanation.values[:, shown]  # [N, rows]
-    half = style.half_widths(explanation)
-    data = explanation.player_data()
+    values = drawn.values[:, shown]  # [N, rows]
+    half = style.half_widths(drawn)
+    data = drawn.player_data()
     levels = [_levels(data[j]) for j in shown]
     colour_map = style.scale(*style.LOW_TO_HIGH)
     edges = np.linspace(values.min(), values.max(), BINS)
@@ -82,20 +90,52 @@ def beeswarm(
         colours = _colours(levels[row], N, colour_map)
         axes.scatter(values[:, row], heights, c=colours, **style.many_dots(N, 13))
     count = f"{N:,} of {total:,} instances" if N < total else checks.count(total, "instance")
-    xlabel = f"{style.value_name(explanation)} ({count})"
+    xlabel = f"{style.value_name(drawn)} ({count})"
     if half is not None and lines:
-        xlabel += style.intervals(explanation, half[:, shown])
+        xlabel += style.intervals(drawn, half[:, shown])
     notes = [style.not_shown(others).strip()] if len(others) else []
     scaled = any(level is not None for level in levels)
     if scaled and any(level is None or np.isnan(level).any() for level in levels):
         notes.append("grey: no number, or constant")
     if notes:
         xlabel += "\n" + "; ".join(notes)
-    names = [explanation.feature_names[j] for j in shown]
-    style.dress(axes, names, xlabel, style.title_of(explanation))
+    names = [drawn.feature_names[j] for j in shown]
+    style.dress(axes, names, xlabel, style.title_of(drawn))
     axes.margins(x=0.04)
     if scaled:
         _colour_bar(axes, colour_map)
+    return axes
+
+
+def _side_by_side(each: Mapping[str, Explanation], ax: Axes | None, max_display: int) -> Axes:
+    """Draws for each player the dots of each explanation, in a row of their own."""
+    first = next(iter(each.values()))
+    names = first.feature_names
+    size = np.mean([sizes_of(explanation, names)[0] for explanation in each.values()], axis=0)
+    shown, others = style.split(size, max_display)
+    axes = style.new_axes(ax, len(shown) * (0.5 + 0.5 * len(each)), width=9.2)
+    axes.axvline(0, color=style.GREY, linewidth=1, zorder=1)
+    drawn = []
+    for explanation in each.values():
+        few = style.at_most(explanation, MOST_DOTS)
+        places = {name: p for p, name in enumerate(explanation.feature_names)}
+        drawn.append(few.values[:, [places[names[j]] for j in shown]])  # [N, rows]
+    edges = np.linspace(min(map(np.min, drawn)), max(map(np.max, drawn)), BINS)
+    labels = style.shorten(list(each), 24)
+    for k, (label, explanation) in enumerate(zip(labels, each.values(), strict=True)):
+        N = len(drawn[k])
+        order = np.random.default_rng(k).permutation(N)
+        middle = (k - (len(each) - 1) / 2) * 0.8 / len(each)
+        for row, values in enumerate(drawn[k].T):
+            heights = row + middle + _spread(values, edges, order) / len(each)
+            axes.scatter(
+                values, heights, color=style.OUTPUTS[k], **style.many_dots(N, 13),
+                label=f"{label} ({len(explanation):,})" if row == 0 else None,
+            )  # fmt: skip
+    xlabel = style.value_name(first) + style.not_shown(others)
+    style.dress(axes, [names[j] for j in shown], xlabel, style.title_of(first))
+    axes.margins(x=0.04)
+    style.legend(axes)
     return axes
 
 

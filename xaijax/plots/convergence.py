@@ -43,9 +43,9 @@ def convergence(
             at least 2 sampled ones, in any order; the budget is `stats["budget"]`. One may be
             exact.
         {ax}
-        instance: position or name of the instance. Needed if there are several.
-        max_display: int from 1 to 7. Number of players shown: those of the largest |value|, exact
-            or at the largest budget.
+        {instance}
+        {max_players}
+            At most 7. They are those of the largest |value|, exact or at the largest budget.
         {output}
 
     {axes}
@@ -67,16 +67,16 @@ def convergence(
         [[100.0, 1.2], [1000.0, 1.0]]
     """
     plot = "convergence"
-    checked = [style.checked(one, output, plot, max_display) for one in _checked(explanations)]
-    checked = [style.chosen_instance(one, instance, plot) for one in checked]
+    checked = [style.checked(run, output, plot, max_display) for run in _checked(explanations)]
+    checked = [style.chosen_instance(run, instance, plot) for run in checked]
     names = checked[0].feature_names
-    if any(one.feature_names != names for one in checked):
+    if any(run.feature_names != names for run in checked):
         raise InputError("explanations: their players differ; pass those of the same players.")
-    for one in checked[1:]:
-        _refuse_another(checked[0], one)
-    exact = [one for one in checked if one.exact]
-    sampled = sorted((one for one in checked if not one.exact), key=_budget)
-    budgets = np.array([_budget(one) for one in sampled])
+    for run in checked[1:]:
+        _refuse_another(checked[0], run)
+    exact = [run for run in checked if run.exact]
+    sampled = sorted((run for run in checked if not run.exact), key=_budget)
+    budgets = np.array([_budget(run) for run in sampled])
     if len(sampled) < 2 or len(exact) > 1 or len(np.unique(budgets)) < len(budgets):
         raise InputError(
             f"explanations: got budgets {budgets.tolist()} and {len(exact)} exact; pass sampled "
@@ -87,8 +87,8 @@ def convergence(
     last = (exact or sampled[-1:])[0].values[0]
     shown = np.argsort(-np.abs(last), kind="stable")[:max_display]
     shown = shown[np.argsort(-last[shown], kind="stable")]  # the legend is in the lines' order
-    values = np.stack([one.values[0] for one in sampled])[:, shown]  # [budgets, rows]
-    half = np.stack([one.half_widths()[0] for one in sampled])[:, shown]
+    values = np.stack([run.values[0] for run in sampled])[:, shown]  # [budgets, rows]
+    half = np.stack([run.half_widths()[0] for run in sampled])[:, shown]
 
     axes = style.new_axes(ax, 9, width=8.6)
     for row, name in enumerate(style.shorten([names[j] for j in shown], 24)):
@@ -120,26 +120,26 @@ def _checked(explanations: Any) -> list[Any]:
     return list(explanations)
 
 
-def _refuse_another(first: Explanation, one: Explanation) -> None:
+def _refuse_another(first: Explanation, second: Explanation) -> None:
     """Raises unless both answer one question: the same row, model and background, if known."""
     for field, what in (("rows", "backgrounds"), ("model", "models")):
-        a, b = (getattr(each.fingerprint, field) for each in (first, one))
+        a, b = (getattr(each.fingerprint, field) for each in (first, second))
         if a and b and a != b:
             raise InputError(f"explanations: their {what} differ; pass those of one question.")
-    if first.kind != one.kind:
+    if first.kind != second.kind:
         raise InputError(
-            f"explanations: got the indices {first.kind!r} and {one.kind!r}; pass those of one "
+            f"explanations: got the indices {first.kind!r} and {second.kind!r}; pass those of one "
             "question."
         )
     called = "explanations: the first", "another"
-    refuse_other_numbers(first, one, called, paired=True)
-    for column, other in zip(first.player_data(), one.player_data(), strict=True):
+    refuse_other_numbers(first, second, called, paired=True)
+    for column, other in zip(first.player_data(), second.player_data(), strict=True):
         if column is not None and other is not None and not np.array_equal(column, other):
             raise InputError("explanations: their instances differ; pass those of the same row.")
 
 
-def _budget(one: Explanation) -> int:
-    budget = one.stats.get("budget")
+def _budget(explanation: Explanation) -> int:
+    budget = explanation.stats.get("budget")
     if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 1:
         raise InputError(
             f"explanations: one has the budget {budget!r}; pass those of Explainer(budget=...)."
@@ -165,9 +165,9 @@ def compare(
     Args:
         comparison: `Comparison`, from `xaijax.compare`.
         {ax}
-        {max_display}
+        {max_players}
         of: "size": the shift of mean |value|; "value": the shift of the mean value, with its sign.
-        output: name or position of the output, if there are several.
+        {output}
 
     {axes}
 
@@ -186,7 +186,7 @@ def compare(
     max_display = checks.whole_number(max_display, "max_display")
     checks.one_of(of, "of", ("size", "value"))
     start = "size_" if of == "size" else ""
-    shift, low, high = (getattr(comparison, f"{start}{one}") for one in ("shift", "low", "high"))
+    shift, low, high = (getattr(comparison, start + name) for name in ("shift", "low", "high"))
     chosen = None
     if comparison.output_names is not None:
         names, k = comparison.output_names, None
@@ -197,7 +197,7 @@ def compare(
             raise InputError(
                 f"output: got {output!r}; there are {len(names)}: {', '.join(names[:6])}."
             )
-        shift, low, high = (one[:, k] for one in (shift, low, high))
+        shift, low, high = (array[:, k] for array in (shift, low, high))
         chosen = style.elide(names[k])
     elif output is not None:
         raise InputError(f"output: got {output!r}, but there is one output; leave output out.")
@@ -252,11 +252,11 @@ def faithfulness(
     checks.one_of(which, "which", ("insertion", "deletion"))
     axes = style.new_axes(ax, 8)
     names = style.shorten(list(judged))
-    for place, (name, one) in enumerate(zip(names, judged.values(), strict=True)):
-        if one.curves is None:
+    for place, (name, judgement) in enumerate(zip(names, judged.values(), strict=True)):
+        if (curves := judgement.curves) is None:
             raise InputError("judged: it has no curves. Say xaijax.judge(..., curves=True).")
-        curve = (getattr(one.curves, which) - one.curves.insertion[:, :1]).mean(axis=(0, 2))
-        area, error = one.curves.area(which)
+        curve = (getattr(curves, which) - curves.insertion[:, :1]).mean(axis=(0, 2))
+        area, error = curves.area(which)
         colour = style.OUTPUTS[place % len(style.OUTPUTS)]
         label = f"{name}: {style.number(area)} ± {style.number(error, 1)}"
         axes.plot(np.arange(len(curve)), curve, color=colour, label=label)

@@ -71,7 +71,7 @@ def groups(
     low, high = axes.get_xlim()
     axes.set_xlim(low, high + 0.16 * (high - low))
     for row, j in enumerate(shown):
-        style.beside(axes, high, row, style.number(float(disparity[j])))
+        style.write_at(axes, high, row, style.number(float(disparity[j])))
     xlabel = f"mean {style.value_name(explanation)} of a group; right: disparity"
     if np.isfinite(half).any():
         xlabel += "; lines: 95 % intervals"
@@ -87,7 +87,7 @@ def _groups(groups: Any, N: int) -> tuple[list[str], np.ndarray]:
     labels = checks.listed(groups, "groups", "the group of each instance")
     if len(labels) != N:
         raise InputError(f"groups: got {len(labels):,} for {N:,} instances; pass one for each.")
-    keys = [_key(one) for one in labels]
+    keys = [_key(label) for label in labels]
     kinds = sorted(set(keys))
     place = {key: g for g, key in enumerate(kinds)}
     codes = np.array([place[key] for key in keys])
@@ -103,19 +103,19 @@ def _groups(groups: Any, N: int) -> tuple[list[str], np.ndarray]:
     return names, codes
 
 
-def _key(one: Any) -> tuple[int, float, str]:
+def _key(group: Any) -> tuple[int, float, str]:
     """The sort key of a group; its last entry is the name.
 
     Booleans come first, then numbers, values with a left end (pandas intervals), and texts.
     """
-    if isinstance(one, bool | np.bool_):
-        return 0, float(one), str(bool(one))
-    if isinstance(one, int | float | np.integer | np.floating) and one == one:
-        return 1, float(one), str(one).removesuffix(".0")
-    left = getattr(one, "left", None)
+    if isinstance(group, bool | np.bool_):
+        return 0, float(group), str(bool(group))
+    if isinstance(group, int | float | np.integer | np.floating) and group == group:
+        return 1, float(group), str(group).removesuffix(".0")
+    left = getattr(group, "left", None)
     if isinstance(left, int | float | np.integer | np.floating):
-        return 2, float(left), str(one)
-    return 3, 0.0, str(one)
+        return 2, float(left), str(group)
+    return 3, 0.0, str(group)
 
 
 def _mean(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -149,10 +149,10 @@ def methods(
         explanations: dict of 2 to 7 explanations by name, with players of the same names in any
             order; values [N, P], or [N, P, K] with `output`.
         {ax}
-        {max_display}
+        {max_players}
         relative: bool. Whether to divide each explanation's numbers by the sum of their sizes over
             all players, for methods whose units differ.
-        output: name or position of one output, for those that have several.
+        {output}
 
     {axes}
         InputError: players, quantities, links or outputs differ.
@@ -167,12 +167,12 @@ def methods(
         >>> [line.get_xdata().tolist() for line in axes.lines[1:]]
         [[3.0, 1.0], [2.0, -1.0]]
     """
-    checked = _checked(explanations, max_display, output)
+    checked = by_name(explanations, max_display, output, "methods")
     checks.yes_or_no(relative, "relative")
     first = next(iter(checked.values()))
     names = first.feature_names
-    alone = all(len(one) == 1 for one in checked.values())
-    each = [_of(one, names, alone) for one in checked.values()]
+    alone = all(len(explanation) == 1 for explanation in checked.values())
+    each = [sizes_of(explanation, names, alone) for explanation in checked.values()]
     sizes, halves = (np.stack(part) for part in zip(*each, strict=True))  # [explanations, P] each
     if relative:
         total = np.abs(sizes).sum(axis=1, keepdims=True)
@@ -182,51 +182,53 @@ def methods(
 
     labels = style.shorten(list(checked), 20)
     axes = style.dot_rows(ax, sizes[:, shown], halves[:, shown], labels)
-    kinds = {style.value_name(one) for one in checked.values()}
+    kinds = {style.value_name(explanation) for explanation in checked.values()}
     what = kinds.pop() if len(kinds) == 1 else "value"
     xlabel = what if alone else f"mean |{what}|"
     xlabel += ", share of each explanation's sum" if relative else ""
-    if any(style.half_widths(one) is not None for one in checked.values()):
+    if any(style.half_widths(explanation) is not None for explanation in checked.values()):
         xlabel += style.intervals(first, halves[:, shown])
-    titles = {style.title_of(one) for one in checked.values()}
+    titles = {style.title_of(explanation) for explanation in checked.values()}
     title = titles.pop() if len(titles) == 1 else None
     style.dress(axes, [names[j] for j in shown], xlabel + style.not_shown(others), title)
     return axes
 
 
-def _checked(explanations: Any, max_display: Any, output: Any) -> dict[str, Explanation]:
-    """The explanations, each of one output, by name."""
+def by_name(explanations: Any, max_display: Any, output: Any, plot: str) -> dict[str, Explanation]:
+    """The explanations of a dict, each of one output, by name."""
     checks.passed(explanations, "explanations", Mapping, "a dict of explanations by name")
     if not 2 <= len(explanations) <= len(style.OUTPUTS):
         raise InputError(
             f"explanations: got {len(explanations)}; pass 2 to {len(style.OUTPUTS)} of them."
         )
     checked = {}
-    for name, one in explanations.items():
-        style.check(one, max_display)
-        chosen = None if one.output_names is None else output
-        checked[str(name)] = style.one_output(one, chosen, "methods")
+    for name, explanation in explanations.items():
+        style.check(explanation, max_display)
+        chosen = None if explanation.output_names is None else output
+        checked[str(name)] = style.one_output(explanation, chosen, plot)
     names = set(next(iter(checked.values())).feature_names)
-    for name, one in checked.items():
-        if set(one.feature_names) != names:
-            odd = sorted(names ^ set(one.feature_names))[:3]
+    for name, explanation in checked.items():
+        if set(explanation.feature_names) != names:
+            odd = sorted(names ^ set(explanation.feature_names))[:3]
             raise InputError(
                 f"explanations: {name!r} has other players, {odd} say; pass those of the same ones."
             )
     first = next(iter(checked))
-    for name, one in checked.items():
+    for name, explanation in checked.items():
         called = f"explanations: {first!r}", repr(name)
-        refuse_other_numbers(checked[first], one, called)
-    if output is not None and all(one.output_names is None for one in explanations.values()):
+        refuse_other_numbers(checked[first], explanation, called)
+    if output is not None and all(a.output_names is None for a in explanations.values()):
         raise InputError(f"output: got {output!r}, but each has one output; leave output out.")
     return checked
 
 
-def _of(one: Explanation, names: tuple[str, ...], alone: bool) -> tuple[np.ndarray, np.ndarray]:
+def sizes_of(
+    explanation: Explanation, names: tuple[str, ...], alone: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """The number drawn for each player [P], and half its interval [P], 0 if exact."""
-    places = {name: p for p, name in enumerate(one.feature_names)}
+    places = {name: p for p, name in enumerate(explanation.feature_names)}
     order = [places[name] for name in names]
-    values = one.values[0] if alone else np.abs(one.values).mean(axis=0)
-    half = style.half_widths(one)
+    values = explanation.values[0] if alone else np.abs(explanation.values).mean(axis=0)
+    half = style.half_widths(explanation)
     half = np.zeros(len(order)) if half is None else half.mean(axis=0)
     return values[order], half[order]

@@ -45,9 +45,9 @@ def heatmap(
         {ax}
         order: "similarity": by hierarchical clustering (average linkage of Euclidean distances
             between the values); "output": by base value plus all values; "given": as they are.
-        {max_display}
+        {max_players}
         {output}
-        limit: positive float or None. The end of the colour scale. None: the largest |value|.
+        {limit}
 
     {axes}
 
@@ -119,7 +119,7 @@ def _strip(axes: Axes, answers: np.ndarray) -> None:
     edges = np.arange(len(answers) + 1) - 0.5
     axes.stairs(bottom + level * (top - bottom), edges, color=style.ink(), lw=1, baseline=None)
     for row, answer in ((bottom, low), (top, high)) if high > low else ((bottom, low),):
-        style.beside(axes, -0.5, row, style.number(answer), -4, 8)
+        style.write_at(axes, -0.5, row, style.number(answer), -4, 8)
     style.note(axes, -0.5, (top + bottom) / 2, "base + values  ", ha="right", fontsize=None)
     axes.set_ylim(axes.get_ylim()[0], -STRIP - 0.5)
 
@@ -143,7 +143,7 @@ def correlation(explanation: Explanation, ax: Axes | None = None, colorbar: bool
     Args:
         explanation: `explanation_` of a fitted `xaijax.AEC`.
         {ax}
-        colorbar: bool. Whether to draw the colour scale.
+        {colorbar}
 
     {axes}
 

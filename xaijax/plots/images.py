@@ -53,8 +53,8 @@ def images(
             rows.
         players: whole numbers [H, W] or [N, H, W], the player of each pixel, or None. Needed if
             images have their own players. A line goes around each player; -1 means no player.
-        limit: positive float or None. The end of the colour scale. None: the largest |value|.
-        cmap: a matplotlib colour map or its name, such as "RdBu_r". None: blue, white, orange.
+        {limit}
+        {cmap}
 
     Returns:
         The matplotlib `Figure`; its first axes are the pictures, row by row.
@@ -88,7 +88,7 @@ def images(
     columns = _outputs(explanation, outputs)
     H, W = lattice[:2]
     owners = [pixels.numbering(players, H, W, n, N) for n in range(N)]
-    drawn = np.stack([[_values(one[n], lattice, owners[n]) for one in columns] for n in range(N)])
+    drawn = np.stack([[_values(c[n], lattice, owners[n]) for c in columns] for n in range(N)])
     limit, colours = pixels.limit_of(limit, drawn), pixels.colour_map(cmap)
 
     pyplot = require("matplotlib.pyplot", "xaijax[plots]")
@@ -99,7 +99,7 @@ def images(
     outs = style.output_of_each(explanation) or [None] * N
     people = style.shorten(explanation.instance_names or (), 18)
     heads = [
-        [one.provenance.get("selected_output") if chosen else outs[n] for one in columns]
+        [column.provenance.get("selected_output") if chosen else outs[n] for column in columns]
         for n in range(N)
     ]
     texts = sorted({str(head) for row in heads for head in row})
@@ -110,9 +110,9 @@ def images(
         grid[n, 0].imshow(levels, cmap="gray", interpolation="nearest")
         if explanation.instance_names is not None:
             _title(grid[n, 0], people[n])
-        for k, one in enumerate(columns):
+        for k, column in enumerate(columns):
             picture = pixels.values(grid[n, 1 + k], drawn[n, k], colours, limit)
-            answer = one.base_values[n] + one.values[n].sum()
+            answer = column.base_values[n] + column.values[n].sum()
             said = style.number(answer)
             if heads[n][k] is not None:
                 said = f"{brief[str(heads[n][k])]}: {said}"
@@ -155,12 +155,12 @@ def _outputs(explanation: Explanation, outputs: Any) -> list[Explanation]:
         raise InputError(
             f"outputs: {len(chosen):,} were chosen; pass 1 to {MOST_OUTPUTS} names or positions."
         )
-    return [style.one_output(explanation, one, "images") for one in chosen]
+    return [style.one_output(explanation, key, "images") for key in chosen]
 
 
-def _values(one: Explanation, lattice: tuple[int, ...], owner: np.ndarray | None) -> np.ndarray:
-    places = pixels.columns_of(one, math.prod(lattice), owner, lattice)
-    return pixels.on_pixels(one.values[0], places, lattice)
+def _values(image: Explanation, lattice: tuple[int, ...], owner: np.ndarray | None) -> np.ndarray:
+    places = pixels.columns_of(image, math.prod(lattice), owner, lattice)
+    return pixels.on_pixels(image.values[0], places, lattice)
 
 
 def _title(axes: Axes, text: str) -> None:
@@ -199,10 +199,10 @@ def image(
             rows, or if there are none.
         players: whole numbers [H, W], the player of each pixel, or None. Needed if instances have
             their own players. A line goes around each player; -1 means no player.
-        limit: positive float or None. The end of the colour scale, to compare pictures. None: the
-            largest |value|.
-        cmap: a matplotlib colour map or its name, such as "RdBu_r". None: blue, white, orange.
-        colorbar: bool. Whether to draw the colour scale.
+        {limit}
+            Pictures with the same limit can be compared.
+        {cmap}
+        {colorbar}
         outline: bool. Whether to draw the line around the bright pixels.
 
     {axes}
@@ -220,19 +220,19 @@ def image(
     """
     checks.yes_or_no(colorbar, "colorbar")
     checks.yes_or_no(outline, "outline")
-    one = style.chosen_instance(style.checked(explanation, output, "image"), None, "image")
-    one, lattice = pixels.as_images(one, shape)
+    explanation = style.chosen_instance(style.checked(explanation, output, "image"), None, "image")
+    explanation, lattice = pixels.as_images(explanation, shape)
     owner = pixels.numbering(players, *lattice[:2])
-    columns = pixels.columns_of(one, math.prod(lattice), owner, lattice)
-    values = pixels.on_pixels(one.values[0], columns, lattice)
+    columns = pixels.columns_of(explanation, math.prod(lattice), owner, lattice)
+    values = pixels.on_pixels(explanation.values[0], columns, lattice)
     limit, colours = pixels.limit_of(limit, values), pixels.colour_map(cmap)
     bright = None
-    if outline and one.data is not None and owner is None:
-        bright = pixels.bright_pixels(one.data, lattice)
+    if outline and explanation.data is not None and owner is None:
+        bright = pixels.bright_pixels(explanation.data, lattice)
 
     axes = style.new_axes(ax, 8, width=4.6 if colorbar else 4.0)
     picture = pixels.values(axes, values, colours, limit)
-    half = style.half_widths(one)
+    half = style.half_widths(explanation)
     if half is not None:
         widths = pixels.on_pixels(half[0], columns, lattice, unknown=math.inf)
         if pixels.hatch(axes, (np.abs(values) <= widths) & (widths > 0)):
@@ -243,7 +243,7 @@ def image(
     if edges is not None:
         pixels.outline(axes, edges)
     if colorbar:
-        style.colour_bar(axes, picture, style.value_name(one), fraction=0.046, pad=0.03)
+        style.colour_bar(axes, picture, style.value_name(explanation), fraction=0.046, pad=0.03)
     pixels.bare(axes)
-    style.write_title(axes, style.title_of_one(one), 38)
+    style.write_title(axes, style.title_of_one(explanation), 38)
     return axes

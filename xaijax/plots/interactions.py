@@ -38,7 +38,7 @@ def interactions(
     Args:
         interactions: `Interactions` of at least one instance, with all players and pairs.
         {shown}
-        colorbar: bool. Whether to draw the colour scale.
+        {colorbar}
 
     {axes}
         InputError: sets of more than two players, or missing pairs.
@@ -54,22 +54,22 @@ def interactions(
     """
     checks.yes_or_no(colorbar, "colorbar")
     result = of_pairs(interactions, max_display, output, "interactions")
-    one = len(result) == 1
-    matrix = result.matrix[0] if one else np.abs(result.matrix).mean(axis=0)
+    single = len(result) == 1
+    matrix = result.matrix[0] if single else np.abs(result.matrix).mean(axis=0)
     off = np.abs(matrix) * ~np.eye(len(matrix), dtype=bool)
     shown = np.sort(np.argsort(-off.sum(axis=1), kind="stable")[:max_display])
     matrix = matrix[np.ix_(shown, shown)]
     n = len(shown)
     names = style.shorten([result.feature_names[p] for p in shown])
-    colours = [style.DOWN, "#ffffff", style.UP] if one else ["#ffffff", style.UP]
+    colours = [style.DOWN, "#ffffff", style.UP] if single else ["#ffffff", style.UP]
     most = float(np.abs(matrix).max()) or 1.0
-    ends = -most if one else 0.0, most
-    texts = partial(shown_number, most=most, sign=one) if n <= NUMBERED else None
+    limits = -most if single else 0.0, most
+    texts = partial(shown_number, most=most, sign=single) if n <= NUMBERED else None
     axes, image = style.cells(
-        ax, matrix, style.scale(*colours), ends, names, range(n), n, texts, 7.5
+        ax, matrix, style.scale(*colours), limits, names, range(n), n, texts, 7.5
     )
     if colorbar:
-        label = value_name(result) if one else f"mean |{value_name(result)}|"
+        label = value_name(result) if single else f"mean |{value_name(result)}|"
         style.colour_bar(axes, image, label)
     picture_title(axes, result)
     return axes
@@ -144,7 +144,7 @@ def pairs(
     Args:
         interactions: `Interactions` of at least one instance.
         {ax}
-        max_display: int, at least 1. Number of sets shown.
+        {max_sets}
         {output}
 
     {axes}
@@ -163,21 +163,21 @@ def pairs(
     result = of_one_output(interactions, output, "pairs")
     refuse_single_players(result)
     joined = [m for m, S in enumerate(result.sets) if len(S) > 1]
-    one = len(result) == 1
-    value = result.values[0] if one else np.abs(result.values).mean(axis=0)
+    single = len(result) == 1
+    value = result.values[0] if single else np.abs(result.values).mean(axis=0)
     order = sorted(joined, key=lambda m: -abs(value[m]))[:max_display]
     length, rows = value[order], np.arange(len(order))
     half = result.half_widths().mean(axis=0)[order]
     axes = style.new_axes(ax, len(order))
-    colours = [style.UP if v > 0 and one else style.DOWN for v in length]
+    colours = [style.UP if v > 0 and single else style.DOWN for v in length]
     axes.barh(rows, length, height=0.68, color=colours)
     known = style.whiskers(axes, length, rows, np.where(half > 0, half, np.nan))
     for row, end in enumerate(length):
         reach = end + (half[row] if known[row] else 0.0)
-        text = shown_number(float(end), float(np.abs(length).max()), one)
-        style.beside(axes, max(reach, 0.0), row, text)
+        text = shown_number(float(end), float(np.abs(length).max()), single)
+        style.write_at(axes, max(reach, 0.0), row, text)
     name = value_name(result)
-    label = name if one else f"mean |{name}| over {len(result):,} instances"
+    label = name if single else f"mean |{name}| over {len(result):,} instances"
     label += style.intervals(result, half)
     names = style.shorten(result.feature_names, 44 // max(len(result.sets[m]) for m in order))
     sets = [named(tuple(names[p] for p in result.sets[m])) for m in order]
@@ -205,9 +205,9 @@ def network(
 ) -> Axes:
     """Draws the players on a ring; a line between two is as wide as their interaction is large.
 
-    The mean over the instances is drawn, orange above 0 and blue below; a dot is as large as the
-    single player's mean. The players with the largest lines are shown, and lines below 2 % of the
-    largest one that is shown are left out.
+    The mean over the instances is drawn, orange above 0 and blue below, with a legend; a dot is as
+    large as the single player's mean. The players with the largest lines are shown, and lines below
+    2 % of the largest one that is shown are left out.
 
     Args:
         interactions: `Interactions` of at least one instance, with all players and pairs.
@@ -270,6 +270,7 @@ def network(
     what = "" if len(result) == 1 else f", mean over {len(result):,} instances"
     note = f"{value_name(result)}{what}; {lines}"
     style.note(axes, 0, -1.53, note, ha="center", va="baseline")
+    style.colour_key(axes, {"above 0": style.UP, "below 0": style.DOWN}, loc="upper right")
     picture_title(axes, result)
     return axes
 

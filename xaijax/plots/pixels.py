@@ -53,7 +53,7 @@ def channels_first(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3 and shape[0] in CHANNELS and shape[2] not in CHANNELS and min(shape) > 0
 
 
-def _shape_of(one: Explanation, shape: Any) -> tuple[int, ...]:
+def _shape_of(explanation: Explanation, shape: Any) -> tuple[int, ...]:
     """(H, W), (H, W, C) or (C, H, W) of the instance."""
     if shape is not None:
         try:
@@ -64,16 +64,16 @@ def _shape_of(one: Explanation, shape: Any) -> tuple[int, ...]:
             raise InputError(
                 f"shape: got {shape}; pass (H, W), (H, W, C) or (C, H, W) with C of {CHANNELS}."
             )
-        size = None if one.data is None else math.prod(one.data.shape[1:])
+        size = None if explanation.data is None else math.prod(explanation.data.shape[1:])
         if size is not None and size != math.prod(shape):
             raise InputError(
                 f"shape: {shape} has {math.prod(shape):,} entries; the instance has {size:,}."
             )
         return shape
-    if one.data is None:
+    if explanation.data is None:
         raise InputError("explanation: it holds no data; pass shape=(H, W) of the image.")
-    dims = tuple(one.data.shape[1:])
-    if rows_of_frame(one.data) is not None or not (is_image(dims) or channels_first(dims)):
+    dims = tuple(explanation.data.shape[1:])
+    if rows_of_frame(explanation.data) is not None or not (is_image(dims) or channels_first(dims)):
         raise InputError(
             f"explanation: its instances have shape {dims}, which is no image: (H, W), (H, W, C) "
             f"or (C, H, W) with C of {CHANNELS}. For flat rows pass shape=(H, W)."
@@ -88,19 +88,19 @@ def is_image(shape: tuple[int, ...]) -> bool:
 
 
 def columns_of(
-    one: Explanation, F: int, owner: np.ndarray | None = None, shape: tuple[int, ...] = ()
+    explanation: Explanation, F: int, owner: np.ndarray | None = None, shape: tuple[int, ...] = ()
 ) -> list[np.ndarray]:
     """The positions of each player [P] in the F entries of the instance; owner: see `numbering`."""
     if owner is not None:
-        if owner.max() >= (P := len(one.feature_names)):
+        if owner.max() >= (P := len(explanation.feature_names)):
             raise InputError(f"players: number {owner.max()} is none of the {P:,} players.")
         whose = np.repeat(owner.reshape(-1), math.prod(shape[2:]))
         return [np.flatnonzero(whose == p) for p in range(P)]
-    known = one.provenance.get("player_columns")
+    known = explanation.provenance.get("player_columns")
     if known is None:
-        P = len(one.feature_names)
-        framed = rows_of_frame(one.data) is not None
-        places = player_columns(one.data, one.feature_names, None) if framed else list(range(P))
+        names, framed = explanation.feature_names, rows_of_frame(explanation.data) is not None
+        P = len(names)
+        places = player_columns(explanation.data, names, None) if framed else list(range(P))
         if None in places or P != F:
             raise InputError(
                 f"explanation: it has {P:,} players for {F:,} entries of the image, and "

@@ -38,8 +38,8 @@ def rules(rules: Sequence[Rule] | Rule, ax: Axes | None = None, *, max_display: 
     Args:
         rules: `Rules` of an `AnchorExplainer`, a list of `Rule`, or one `Rule`.
         {ax}
-        max_display: int, at least 1. Number of rules shown, the first ones; the number of others is
-            shown.
+        {max_rules}
+            They are the first ones; the picture says how many others there are.
 
     {axes}
         InputError: there are no rules.
@@ -79,8 +79,8 @@ def _checked(rules: Any) -> list[Rule]:
         raise InputTypeError(f"rules: got {type(rules).__name__}; pass Rules of AnchorExplainer.")
     if not several:
         raise InputError("rules: there are none, so there is nothing to draw.")
-    for one in several:
-        checks.passed(one, "rules", Rule, "rules only")
+    for rule in several:
+        checks.passed(rule, "rules", Rule, "rules only")
     return list(several)
 
 
@@ -188,8 +188,8 @@ def _sentence(words: Any, features: Sequence[int], ax: Any) -> Axes:
             f"words: the rule keeps player {max(features)}, counted from 0; got {count} words."
         )
     stays = [p in features for p in range(count)]
-    grounds = [style.UP if one else "#eef0f1" for one in stays]
-    inks = [style.TEXT if one else "#70757a" for one in stays]
+    grounds = [style.UP if stay else "#eef0f1" for stay in stays]
+    inks = [style.TEXT if stay else "#70757a" for stay in stays]
     return draw(ax, shown, grounds, inks, bold=stays)
 
 

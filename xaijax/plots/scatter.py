@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MOST_TEXTS = 12  # different texts that have a position on the axis
 MOST_DOTS = 4_000
 MOST_INTERVALS = 200
+FEWEST_COUNTED = 30  # instances from which a histogram is drawn
+TALLEST = 0.15  # of the histogram's bars, as a share of the height
 
 
 @public
@@ -38,7 +40,8 @@ def scatter(
     interactions: `dependence` draws the value without them, from `Interactions`. If dots at one
     position differ in height, other players interact with this one; `by` colours the dots by one of
     them. If there are more than 4,000 instances, 4,000 at even distances are drawn, and the axis
-    says so. For up to 200 instances, 95 % intervals are drawn if standard errors are known.
+    says so. For up to 200 instances, 95 % intervals are drawn if standard errors are known. From 30
+    instances on, grey bars at the bottom are the histogram of the data.
 
     Args:
         explanation: `Explanation` of at least one instance with its data, values [N, P], or
@@ -82,6 +85,12 @@ def scatter(
 
     axes = style.new_axes(ax, 10)
     axes.axhline(0, color=style.GREY, linewidth=0.8, zorder=1)
+    if len(y) >= FEWEST_COUNTED:
+        bins = np.arange(len(texts) + 1) - 0.5 if texts else 30
+        counts, edges = np.histogram(x[np.isfinite(x)], bins)
+        height, widths = TALLEST * counts / max(counts.max(), 1), np.diff(edges)
+        look = {"align": "edge", "color": style.faint(), "transform": axes.get_xaxis_transform()}
+        axes.bar(edges[:-1], height, widths, zorder=0, **look)
     half = style.half_widths(explanation)
     half = None if half is None or len(y) > MOST_INTERVALS else half[:, drawn]
     if half is not None:
@@ -149,7 +158,7 @@ def _kinds(column: np.ndarray, most: int) -> tuple[list[str], np.ndarray, int]:
     words = np.array(["missing" if v is None or v != v else str(v) for v in column])
     kinds, codes, count = np.unique(words, return_inverse=True, return_counts=True)
     if len(kinds) <= most:
-        return [str(one) for one in kinds], codes, len(kinds)
+        return [str(kind) for kind in kinds], codes, len(kinds)
     largest = np.sort(np.argsort(-count, kind="stable")[: most - 1])
     place = np.full(len(kinds), most - 1)
     place[largest] = np.arange(most - 1)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NAME_LIMIT = 30  # characters of a name on an axis
-ENTRY_LIMIT = 20  # characters of an entry next to it
 MORE = 8  # characters that are added if two names would look alike
 
 
@@ -63,34 +62,6 @@ def shorten(names: Sequence[object], limit: int = NAME_LIMIT) -> list[str]:
                 apart[text] = place
 
 
-def with_entries(
-    names: Sequence[str],
-    entries: Sequence[Sequence[str | None]],
-    between: str,
-    limit: int = NAME_LIMIT,
-    line: int | None = None,
-) -> list[str]:
-    """Name and entry of each row, cut separately; entries of one row stay different.
-
-    entries: for each name people's entries, one text per person; None: there is none to show.
-    between: the text between the two, such as " = ".
-    line: number of characters beyond which the entries go below the name; None: never.
-    """
-    rows = []
-    for name, row in zip(shorten(names, limit), entries, strict=True):
-        known = [_clean(one) for one in row if one is not None]
-        if len(set(known)) == 1:
-            known = known[:1]
-        text = " | ".join(shorten(known, ENTRY_LIMIT))
-        if not known:
-            rows.append(name)
-        elif line is not None and len(name) + len(between) + len(text) > line:
-            rows.append(f"{name}{between.rstrip()}\n{text}")
-        else:
-            rows.append(f"{name}{between}{text}")
-    return rows
-
-
 def _clean(text: object) -> str:
     return " ".join(str(text).split())
 
@@ -121,7 +92,6 @@ def _cut(text: str, limit: int, place: int | None) -> str:
 DOWN, UP = "#2b6cb0", "#e07b16"
 GREY, LINE, TEXT = "#a3a8ad", "#d9dcdf", "#2a2e33"
 OUTPUTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
-PEOPLE = ("#0072B2", "#E69F00")
 LOW_TO_HIGH = ("#2b6cb0", "#9c8fb4", "#e07b16")
 FAINT = 0.3  # share of the way from the background to the text colour, on a dark background
 
@@ -136,7 +106,7 @@ def faint() -> str:
     if not dark():
         return LINE
     colors = require("matplotlib.colors", "xaijax[plots]")
-    ground, text = (np.array(colors.to_rgb(one)) for one in (_rgb("axes.facecolor"), ink()))
+    ground, text = (np.array(colors.to_rgb(name)) for name in (_rgb("axes.facecolor"), ink()))
     return colors.to_hex(ground + FAINT * (text - ground))
 
 
@@ -161,10 +131,10 @@ def lightness(colour: Any) -> float:
     return float(np.dot(colors.to_rgb(colour), (0.299, 0.587, 0.114)))
 
 
-def scale(*ends: str) -> Any:
+def scale(*colours: str) -> Any:
     """A colour map from one colour over the others to the last."""
     colors = require("matplotlib.colors", "xaijax[plots]")
-    return colors.LinearSegmentedColormap.from_list("xaijax", ends).with_extremes(bad=GREY)
+    return colors.LinearSegmentedColormap.from_list("xaijax", colours).with_extremes(bad=GREY)
 
 
 def _rgb(key: str) -> str:
@@ -325,7 +295,7 @@ def beyond_scale(
 ) -> None:
     """Draws a mark in a row, and next to it a number that is not to scale."""
     ax.plot([at], [row], "D", markersize=5, color=colour, mfc="none", zorder=4, clip_on=False)
-    beside(ax, at, row, text, 8 if to_the_right else -8)
+    write_at(ax, at, row, text, 8 if to_the_right else -8)
 
 
 def value_name(explanation: Shown) -> str:
@@ -359,12 +329,22 @@ def widest(explanation: Shown) -> str:
     return f"; 95 % intervals: ±{number(np.nanmax(half), 2)} or less{unknown_text}"
 
 
-def beside(
-    ax: Axes, end: float, row: float, text: str, points: float = 5, size: float = 8.5
+def write_at(
+    ax: Axes,
+    end: float,
+    row: float,
+    text: str,
+    points: float = 5,
+    size: float = 8.5,
+    clear: bool = False,
 ) -> None:
-    """Writes a text this many points right of a bar's end, left if below 0; without TeX."""
+    """Writes a text this many points right of a bar's end, left if below 0; without TeX. clear:
+    whether lines stop at the text instead of crossing it.
+    """
     side = "left" if points > 0 else "right"
     look = {"va": "center", "ha": side, "fontsize": size, "color": ink(), "parse_math": False}
+    if clear:
+        look["bbox"] = {"facecolor": ground(), "edgecolor": "none", "pad": 0.6}
     ax.annotate(text, (end, row), xytext=(points, 0), textcoords="offset points", **look)
 
 
@@ -379,12 +359,12 @@ def head(ax: Axes, text: str, size: float = 9.5, **layout: Any) -> None:
     ax.set_title(text, loc="left", fontsize=size, color=ink(), parse_math=False, **layout)
 
 
-def whiskers(ax: Axes, ends: Any, rows: Any, half: Any, **layout: float) -> np.ndarray:
+def whiskers(ax: Axes, tips: Any, rows: Any, half: Any, **layout: float) -> np.ndarray:
     """Draws intervals around the ends of bars where `half` is known; returns where it is known."""
     known = np.isfinite(half)
     if known.any():
         look: dict[str, Any] = {"fmt": "none", "elinewidth": 1, "capsize": 2.5, **layout}
-        ax.errorbar(ends[known], rows[known], xerr=half[known], ecolor=ink(), **look)
+        ax.errorbar(tips[known], rows[known], xerr=half[known], ecolor=ink(), **look)
     return known
 
 
@@ -456,12 +436,12 @@ def dot_rows(ax: Any, x: np.ndarray, half: np.ndarray, labels: list[str]) -> Axe
 
 
 def cells(
-    ax: Any, matrix: np.ndarray, scale: Any, ends: tuple[float, float], names: list[str],
+    ax: Any, matrix: np.ndarray, scale: Any, limits: tuple[float, float], names: list[str],
     places: range, side: int, texts: Callable[[float], str] | None, size: float,
 ) -> tuple[Axes, Any]:  # fmt: skip
     """Draws a matrix as squares with names on both sides; returns the axes and the image.
 
-    ends: those of the colour scale; places: those of the names; side: number of cells with room;
+    limits: those of the colour scale; places: those of the names; side: number of cells with room;
         texts: the text of a cell, or None.
     """
     inches = max(0.36 * side, 2.4)  # few cells have room for numbers
@@ -469,7 +449,7 @@ def cells(
     axes = new_axes(ax, 0, width=inches + beside + 1.0, height=inches + beside + 0.2)
     # Smoothing would blend small cells: with 1,000 columns, nearly three times the bytes for no
     # gain.
-    image = axes.imshow(matrix, cmap=scale, vmin=ends[0], vmax=ends[1], interpolation="nearest")
+    image = axes.imshow(matrix, cmap=scale, vmin=limits[0], vmax=limits[1], interpolation="nearest")
     axes.set_xticks(places, names, rotation=90, parse_math=False, fontsize=8.5)
     axes.set_yticks(places, names, parse_math=False, fontsize=8.5)
     axes.tick_params(length=0, colors=ink())
@@ -505,14 +485,20 @@ def ends_of(numbers: np.ndarray) -> tuple[float, float]:
     return (low, high) if low < high else (float(finite.min()), float(finite.max()))
 
 
-def legend(ax: Axes, title: str | None = None) -> None:
-    """Explains the colours, to the right of the axes."""
-    drawn = ax.legend(
-        loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8.5, title=title
-    )
+def legend(ax: Axes, title: str | None = None, **look: Any) -> None:
+    """Explains the colours, to the right of the axes unless `look` has another place."""
+    look = {"loc": "upper left", "bbox_to_anchor": (1, 1), "title": title, **look}
+    drawn = ax.legend(frameon=False, fontsize=8.5, **look)
     for text in [*drawn.get_texts(), drawn.get_title()]:
         text.set_parse_math(False)
         text.set_color(ink())
+
+
+def colour_key(ax: Axes, colours: dict[str, Any], **look: Any) -> None:
+    """Explains colours that belong to no artist with a label: {meaning: colour}."""
+    patch = require("matplotlib.patches", "xaijax[plots]").Patch
+    handles = [patch(fc=colour, ec=faint(), label=text) for text, colour in colours.items()]
+    legend(ax, handles=handles, **look)
 
 
 def number(value: float, digits: int = 3, sign: bool = False) -> str:
@@ -541,6 +527,7 @@ def half_widths(explanation: Shown) -> np.ndarray | None:
 NAME_INCHES, LABEL_INCHES, TITLE_INCHES = 0.077, 0.070, 0.081
 PART = 40  # characters of an instance's or an output's name
 Titled = Explanation | Interactions | PrivateExplanation
+OF_CLASS, EACH_OWN = "the output of class", "each instance's own"  # of describe_question
 ASKED = ("quantity", "quantity_words", "link")  # the chosen output is shown next to it
 
 
@@ -568,17 +555,25 @@ def title_of(explanation: Titled) -> str | None:
 
 
 def title_of_facts(facts: Mapping[str, Any], selected: str | None = None) -> str | None:
-    """The same from the facts of a provenance; selected: the output, None: as in the facts."""
+    """The same from the facts of a provenance; selected: the output, None: as in the facts.
+
+    It names the class of a probability: "probability of >50K".
+    """
     what = _quantity(facts)
+    if facts.get("column_of") == "proba" and what is not None and OF_CLASS in what:
+        return what.replace(OF_CLASS, "the probability of").removeprefix("the ")
     if selected is None and facts.get("selected_output") is not None:
         selected = elide(facts["selected_output"], PART)
+    if selected is not None and what is not None and what.endswith(WORDS["proba"]):
+        if not selected.startswith(EACH_OWN):
+            return f"{what.removeprefix('the ')} of {selected}"
     if selected is None:
         return None if what is None else f"explained: {what}"
     return f"output: {selected}" + ("" if what is None else f" ({what})")
 
 
 def _quantity(provenance: Mapping[str, Any]) -> str | None:
-    facts = {name: one for name, one in provenance.items() if name in ASKED}
+    facts = {name: value for name, value in provenance.items() if name in ASKED}
     text = quantity(facts)
     return text if text not in ("", WORDS["model output"]) else None
 
@@ -590,9 +585,9 @@ def output_of_each(explanation: Titled) -> list[str]:
     )
 
 
-def title_of_one(one: Titled) -> str | None:
+def title_of_one(explanation: Titled) -> str | None:
     """The name of the only instance, and the output that was chosen."""
-    parts = [title_of(one)]
-    if one.instance_names is not None:
-        parts.insert(0, f"instance: {elide(one.instance_names[0], PART)}")
+    parts = [title_of(explanation)]
+    if explanation.instance_names is not None:
+        parts.insert(0, f"instance: {elide(explanation.instance_names[0], PART)}")
     return ", ".join(part for part in parts if part is not None) or None

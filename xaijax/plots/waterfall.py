@@ -20,6 +20,9 @@ from xaijax.results.wording import axis, named
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+ENTRY_LIMIT = 20  # characters of an entry next to a name
+PEOPLE = ("#0072B2", "#E69F00")
+
 
 @public
 def waterfall(
@@ -43,8 +46,8 @@ def waterfall(
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
             `output`.
         {ax}
-        instance: position or name of the instance. Needed if there are several.
-        {max_display}
+        {instance}
+        {max_players}
         {output}
 
     {axes}
@@ -64,13 +67,13 @@ def waterfall(
         >>> axes.texts[-1].get_text()
         'base value + all values = 2.5'
     """
-    one = _steps_of(explanation, max_display, output, instance, "waterfall")
-    values, base = one.values[0], float(one.base_values[0])
+    explanation = _steps_of(explanation, max_display, output, instance, "waterfall")
+    values, base = explanation.values[0], float(explanation.base_values[0])
     shown, others = style.split(np.abs(values), max_display)
     steps = values[shown]
-    half = style.half_widths(one)
+    half = style.half_widths(explanation)
     widths = np.zeros(len(steps)) if half is None else half[0, shown]
-    names = _with_entries(one, shown)
+    names = _with_entries(explanation, shown)
     rest = float(values[others].sum())
     dwarfs = len(others) > 0 and abs(rest) > np.abs(steps).max()
     if len(others):
@@ -78,24 +81,24 @@ def waterfall(
         if not dwarfs:
             steps, widths = np.append(steps, rest), np.append(widths, 0.0)
     start = base + rest if dwarfs else base
-    ends = start + np.cumsum(steps[::-1])[::-1]  # [rows]
-    starts = np.append(ends[1:], start)
+    stops = start + np.cumsum(steps[::-1])[::-1]  # [rows]
+    starts = np.append(stops[1:], start)
 
     axes = style.new_axes(ax, len(names) + 1, style.width_for(names))
     rows = np.arange(len(steps))
     colours = [style.UP if step > 0 else style.DOWN for step in steps]
     axes.barh(rows, steps, left=starts, height=0.62, color=colours, zorder=3)
-    axes.vlines(ends[1:], rows[1:] - 1.31, rows[1:] + 0.31, colors=style.GREY, lw=0.8, zorder=2)
-    style.whiskers(axes, ends, rows, np.where(widths > 0, widths, np.nan), zorder=4)
+    axes.vlines(stops[1:], rows[1:] - 1.31, rows[1:] + 0.31, colors=style.GREY, lw=0.8, zorder=2)
+    style.whiskers(axes, stops, rows, np.where(widths > 0, widths, np.nan), zorder=4)
     reach = np.nan_to_num(widths)
     # The numbers are past the interval.
-    far = np.where(steps >= 0, ends + reach, ends - reach)
+    far = np.where(steps >= 0, stops + reach, stops - reach)
     for row, step in enumerate(steps):
-        style.beside(axes, far[row], row, style.signed(step), 5 if step >= 0 else -5)
-    xlabel = f"base value + {style.value_name(one)}s"
-    xlabel += style.intervals(one, None if half is None else half[0, shown])
-    style.dress(axes, names, xlabel, style.title_of_one(one), None)
-    points = np.concatenate([[start], ends - reach, ends + reach])
+        style.write_at(axes, far[row], row, style.signed(step), 5 if step >= 0 else -5, clear=True)
+    xlabel = f"base value + {style.value_name(explanation)}s"
+    xlabel += style.intervals(explanation, None if half is None else half[0, shown])
+    style.dress(axes, names, xlabel, style.title_of_one(explanation), None)
+    points = np.concatenate([[start], stops - reach, stops + reach])
     _limits(axes, steps, far, points, len(names))
     below = f"base value {style.number(base, 4)}"
     if dwarfs:
@@ -103,8 +106,8 @@ def waterfall(
         text = f"{style.signed(rest)}, not to scale"
         style.beyond_scale(axes, start, len(steps), text, start < float(np.mean(axes.get_xlim())))
     _mark(axes, start, (-0.6, len(names) + 0.35), len(names) - 0.1, below)
-    above = f"base value + all values = {style.number(ends[0], 4)}"
-    _mark(axes, float(ends[0]), (-1.3, len(names) - 0.4), -0.9, above)
+    above = f"base value + all values = {style.number(stops[0], 4)}"
+    _mark(axes, float(stops[0]), (-1.3, len(names) - 0.4), -0.9, above)
     return axes
 
 
@@ -121,12 +124,12 @@ def _steps_of(
     return style.chosen_instance(style.one_output(explanation, output, plot), instance, plot)
 
 
-def _with_entries(one: Explanation, shown: np.ndarray, limit: int = style.NAME_LIMIT) -> list[str]:
-    """Names of the shown players, each with the instance's own entry."""
-    columns = one.player_data()
+def _with_entries(single: Explanation, shown: Any, limit: int = style.NAME_LIMIT) -> list[str]:
+    """Names of the shown players of one instance, each with the instance's own entry."""
+    columns = single.player_data()
     entries = [None if (column := columns[j]) is None else entry_of(column[0]) for j in shown]
-    names = [one.feature_names[j] for j in shown]
-    return style.with_entries(names, [[entry] for entry in entries], " = ", limit)
+    names = [single.feature_names[j] for j in shown]
+    return with_entries(names, [[entry] for entry in entries], " = ", limit)
 
 
 def entry_of(value: Any) -> str:
@@ -152,7 +155,7 @@ def _mark(ax: Axes, x: float, span: tuple[float, float], row: float, text: str) 
     left, right = ax.get_xlim()
     to_the_right = x < (left + right) / 2
     ax.plot([x, x], span, color=style.GREY, linewidth=0.9, linestyle="--", zorder=1)
-    style.beside(ax, x, row, text, 4 if to_the_right else -4, size=9)
+    style.write_at(ax, x, row, text, 4 if to_the_right else -4, size=9, clear=True)
 
 
 NAME = 24  # characters of a name: two columns of names share the width
@@ -181,8 +184,8 @@ def force(
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
             `output`.
         {ax}
-        instance: position or name of the instance. Needed if there are several.
-        {max_display}
+        {instance}
+        {max_players}
         {output}
 
     {axes}
@@ -199,34 +202,34 @@ def force(
         >>> [(float(part.get_x()), float(part.get_width())) for part in axes.patches]
         [(-0.5, 3.0), (2.5, 1.0)]
     """
-    one = _steps_of(explanation, max_display, output, instance, "force")
-    values, base = one.values[0], float(one.base_values[0])
+    explanation = _steps_of(explanation, max_display, output, instance, "force")
+    values, base = explanation.values[0], float(explanation.base_values[0])
     answer = base + float(values.sum())
     largest = np.abs(values).max()
     if largest == 0:
         raise InputError("explanation: all values of the instance are 0; there is no bar to draw.")
     shown, others = style.split(np.abs(values), max_display)
     shown = np.array([j for j in shown if abs(values[j]) > LEAST * largest])
-    names = _with_entries(one, shown, NAME)
+    names = _with_entries(explanation, shown, NAME)
     rows = max(int((values[shown] > 0).sum()), int((values[shown] < 0).sum())) + 1
     axes = style.new_axes(ax, rows, width=11.0)
-    ends = [answer, answer]
+    extent = [answer, answer]
     for side, sign in enumerate((-1, 1)):  # to the left what raises, to the right what lowers
         mine = [place for place, j in enumerate(shown) if values[j] * sign < 0]
         parts = [(abs(values[shown[place]]), names[place]) for place in mine]
         rest = np.abs(values[others][values[others] * sign < 0])
-        ends[side] = _side(axes, answer, sign, parts, rest, largest)
-    width = ends[1] - ends[0]
-    axes.set_xlim(ends[0] - 0.02 * width, ends[1] + 0.02 * width)
+        extent[side] = _side(axes, answer, sign, parts, rest, largest)
+    width = extent[1] - extent[0]
+    axes.set_xlim(extent[0] - 0.02 * width, extent[1] + 0.02 * width)
     _mark_answer(axes, answer, f"base value + all values = {style.number(answer, 4)}", -1.25, -0.4)
-    inside = ends[0] <= base <= ends[1]
+    inside = extent[0] <= base <= extent[1]
     if inside and abs(base - answer) > 1e-3 * width:
         axes.plot([base, base], [-0.4, 0.4], color="#ffffff", linewidth=1.2, linestyle=":")
     note = " (dotted)" if inside else ""
     start = style.number(base, 4)
-    xlabel = f"orange raises, blue lowers: {style.value_name(one)}s; base value {start}{note}"
-    xlabel += style.widest(one)
-    style.dress(axes, [], xlabel, style.title_of_one(one))
+    xlabel = f"orange raises, blue lowers: {style.value_name(explanation)}s; "
+    xlabel += f"base value {start}{note}{style.widest(explanation)}"
+    style.dress(axes, [], xlabel, style.title_of_one(explanation))
     axes.grid(visible=False)
     axes.set_ylim(rows + 0.6, -1.7)
     return axes
@@ -260,7 +263,7 @@ def _side(
     # From the outermost part down: its line ends before the texts of the inner parts.
     for row, (x, label) in enumerate(zip(middles[::-1], labels[::-1], strict=True), start=1):
         ax.plot([x, x], [0.4, row], color=style.GREY, linewidth=0.8, zorder=1)
-        style.beside(ax, x, row, label, 4 * sign)
+        style.write_at(ax, x, row, label, 4 * sign)
     return at
 
 
@@ -297,7 +300,7 @@ def profile(
         profile: the people's data to write: a frame, or a list of dicts, with one row per person
             and columns named like players; or one dict. A player without a column there, and every
             player with None, shows `explanation.data`.
-        {max_display}
+        {max_players}
 
     {axes}
 
@@ -326,7 +329,7 @@ def profile(
     half = style.half_widths(explanation)
     names = [explanation.feature_names[j] for j in shown]
     entries = [[person[j] for person in texts] for j in shown]
-    names = style.with_entries(names, entries, ": ", line=None if N == 1 else LINE)
+    names = with_entries(names, entries, ": ", line=None if N == 1 else LINE)
     summed = len(others) > 0 and style.named(explanation.kind).steps
     if summed:
         names.append(style.others_name(others))
@@ -335,7 +338,7 @@ def profile(
     height = 0.68 if N == 1 else 0.36
     for n in range(N):
         at = place if N == 1 else place + (n - 0.5) * height
-        colours: Any = style.PEOPLE[n]
+        colours: Any = PEOPLE[n]
         if N == 1:
             colours = [style.UP if v >= 0 else style.DOWN for v in values[0]]
         axes.barh(at, values[n], height=height, color=colours, label=_person(explanation, n))
@@ -345,7 +348,7 @@ def profile(
         middle = float(np.mean(axes.get_xlim()))
         for n, total in enumerate(explanation.values[:, others].sum(axis=1)):
             row = len(shown) + (0 if N == 1 else (n - 0.5) * 1.2 * height)
-            colour = style.GREY if N == 1 else style.PEOPLE[n]
+            colour = style.GREY if N == 1 else PEOPLE[n]
             text = f"{style.signed(total)}, not to scale"
             style.beyond_scale(axes, 0.0, row, text, 0 < middle, colour)
     axes.axvline(0, color=style.ink(), linewidth=0.8)
@@ -374,3 +377,31 @@ def _person(explanation: Explanation | PrivateExplanation, n: int) -> str:
 def largest(explanation: Explanation | PrivateExplanation, count: int) -> np.ndarray:
     """The positions of the players with the largest |value| of either person."""
     return ranking(np.abs(explanation.values).max(axis=0))[:count]
+
+
+def with_entries(
+    names: Sequence[str],
+    entries: Sequence[Sequence[str | None]],
+    between: str,
+    limit: int = style.NAME_LIMIT,
+    line: int | None = None,
+) -> list[str]:
+    """Name and entry of each row, cut separately; entries of one row stay different.
+
+    entries: for each name people's entries, one text per person; None: there is none to show.
+    between: the text between the two, such as " = ".
+    line: number of characters beyond which the entries go below the name; None: never.
+    """
+    rows = []
+    for name, row in zip(style.shorten(names, limit), entries, strict=True):
+        known = [" ".join(entry.split()) for entry in row if entry is not None]
+        if len(set(known)) == 1:
+            known = known[:1]
+        text = " | ".join(style.shorten(known, ENTRY_LIMIT))
+        if not known:
+            rows.append(name)
+        elif line is not None and len(name) + len(between) + len(text) > line:
+            rows.append(f"{name}{between.rstrip()}\n{text}")
+        else:
+            rows.append(f"{name}{between}{text}")
+    return rows

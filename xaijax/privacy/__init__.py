@@ -7,7 +7,6 @@ Reading order:
     releasing      `release`: from an Explanation of QII to a private copy
     plan           a release before its noise: exact sums, an index of them, and the noise needed
     mechanism      the noise: OpenDP's integer discrete Laplace
-    constants      the factor by which an index multiplies the sensitivity of its game
     facts          the provenance that a release reads, or errors
     sensitivity    how far one record can move a quantity of interest, proved
     utility        what privacy costs, by the paper's table

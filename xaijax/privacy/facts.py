@@ -107,16 +107,16 @@ def public_facts(record: Mapping[str, Any]) -> dict[str, Any]:
     facts = {name: _plain(record[name]) for name in PUBLIC if name in record}
     facts["pool_is_data"] = record["whose_pool"] == "data"
     if not record["positive_given"]:
-        facts["positive"] = 1  # whichever of 0 and 1 was seen last
+        facts["positive"] = 1  # the default, the last label seen, depends on the data
     return facts
 
 
 def _plain(value: Any) -> Any:
     """The value in a form that JSON keeps."""
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -175,7 +175,7 @@ def _weights(record: Mapping[str, Any]) -> tuple[float, ...] | None:
         return None
     weights = record.get("index_weights")
     if isinstance(weights, list | tuple) and len(weights) == record["players"]:
-        return tuple(float(one) for one in weights)
+        return tuple(float(weight) for weight in weights)
     if isinstance(weights, Mapping) and record["index"] == "Pr[S]":
         return None
     raise _refused("its provenance does not say the weights of its index ('index_weights')")

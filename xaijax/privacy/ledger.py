@@ -141,8 +141,8 @@ def read(content: bytes, path: Path) -> Book:
             if isinstance(error, PrivacyError):
                 raise
             raise PrivacyError(
-                f"path: line {number} of {path} is not what this ledger wrote, so what was spent "
-                "is not known. Restore the file; release nothing more of the data until then."
+                f"path: line {number} of {path} was not written by this ledger, so the epsilon "
+                "that was spent is unknown. Restore the file before you release more of the data."
             ) from None
     return book
 
@@ -237,7 +237,7 @@ class Ledger:
 
     @property
     def remaining(self) -> float:
-        """The budget minus what was charged so far."""
+        """The budget minus all charges so far."""
         with self._file.opened() as (_, book):
             return float(exact(self._budget) - book.spent)
 
@@ -293,17 +293,17 @@ class Ledger:
         )
 
 
-def _apart(one: float, other: float) -> tuple[str, str]:
+def _apart(a: float, b: float) -> tuple[str, str]:
     """Two numbers in the fewest digits, six or more, in which they differ."""
     for digits in range(6, 17):
-        texts = f"{one:.{digits}g}", f"{other:.{digits}g}"
+        texts = f"{a:.{digits}g}", f"{b:.{digits}g}"
         if texts[0] != texts[1]:
             return texts
-    return repr(float(one)), repr(float(other))
+    return repr(float(a)), repr(float(b))
 
 
-# After the first opening the file is known by device and inode, its length and the digest of the
-# last line; another file, a shorter one, or one that differs up to there is refused.
+# After the first opening the file is identified by device and inode, its length and the digest of
+# the last line. Another file, a shorter one, or one that differs up to that line is refused.
 
 
 class LedgerFile:
@@ -375,8 +375,8 @@ class LedgerFile:
 
     def _changed(self, how: str) -> PrivacyError:
         return PrivacyError(
-            f"path: the ledger {self.path} {how}, so charges may be missing. Restore the file that "
-            "has all of them, and open it anew: Ledger(path, budget). Release nothing before."
+            f"path: the ledger {self.path} {how}, so charges may be missing. Before you release "
+            "more, restore the file that has all of them and open it again: Ledger(path, budget)."
         )
 
 

@@ -105,12 +105,12 @@ def scale_for(sensitivity: int, epsilon: float) -> float:
 def noisy(values: Sequence[int], scale: float) -> list[int]:
     """Adds independent discrete Laplace noise to whole numbers."""
     refuse_large(values)
-    return list(measurement(scale)([int(one) for one in values]))
+    return list(measurement(scale)([int(value) for value in values]))
 
 
 def refuse_large(values: Sequence[int]) -> None:
     """Raises PrivacyError if values come near the limit of i64: scores about 2^29 wide or more."""
-    if any(abs(int(one)) >= LARGEST for one in values):
+    if any(abs(int(value)) >= LARGEST for value in values):
         raise PrivacyError(
             "explanation cannot be released: a value could have 2^50 steps of 2^-20. Rescale the "
             "score, and with it bounds=."

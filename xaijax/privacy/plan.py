@@ -7,6 +7,7 @@ Letters: N people explained (1 for quantities of the data), G groups, C sets, P 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import PrivacyError
-from xaijax.privacy import constants, mechanism
+from xaijax.privacy import mechanism
 from xaijax.privacy.facts import Facts, public_facts
 from xaijax.privacy.mechanism import refuse_no_noise, scale_for
 from xaijax.privacy.sensitivity import INDIVIDUAL, bound, paper_bound
@@ -30,7 +31,7 @@ class ReleasePlan:
 
     values: list[int]  # in lattice steps, without noise
     needed: NoiseNeeded
-    told: dict[str, Any]  # public: the mechanism and the provenance of the copy
+    public: dict[str, Any]  # the mechanism and the provenance of the copy
 
 
 def planned(
@@ -94,22 +95,22 @@ def lattice_values(facts: Facts, exact: ExactSums, chance: np.ndarray | None) ->
 def _values(v: np.ndarray, facts: Facts, chance: np.ndarray | None) -> list[Any]:
     """The values of one game [P], in units of its denominator."""
     if facts.unary:
-        return [int(one) for one in v[1:]]
+        return [int(value) for value in v[1:]]
     if chance is not None:
         return list(of_chances(v, chance))
     assert facts.weights is not None
-    return list(semivalues(v, constants.exact_weights(facts.weights)))
+    return list(semivalues(v, exact_weights(facts.weights)))
 
 
 def _refuse_other_sizes(facts: Facts, exact: ExactSums) -> None:
     """Raises if the sums belong to another question than the provenance."""
     recorded = [facts.games, facts.players]
     came = [len(exact.sums), exact.sets.shape[1]]
-    groups = [one for one in (facts.members, facts.rest) if one is not None]
+    groups = [group for group in (facts.members, facts.rest) if group is not None]
     if groups and not facts.weighted:
         counted = groups if facts.quantity == "disparity" else groups[:1]
         recorded += counted
-        came += [int(one.sum()) for one in exact.outer]
+        came += [int(weights.sum()) for weights in exact.outer]
     if recorded != came:
         raise PrivacyError(
             f"explanation cannot be released: its provenance records the sizes {recorded}, but "
@@ -163,16 +164,16 @@ def proved(
             "explanation cannot be released: nothing in it depends on the data, provided X= and "
             "pool= are public, or its bounds have no width, so that it needs no noise."
         )
-    one, all_players, each = _index_constants(facts, chance)
+    largest, all_players, each = _index_constants(facts, chance)
     if facts.difference == "subtract":
         # K classes: each by itself, or all together, since a pair's vectors move by 2 in L1.
         outputs = min(K * all_players, 2 * each) if K > 1 else all_players
-        single, total = one * delta, outputs * delta
+        single, total = largest * delta, outputs * delta
     else:
         moved = delta * OF_VECTORS[facts.difference] if K > 1 else delta
         if facts.difference == "l2":
             moved += Fraction(1, ROOT)  # the root is truncated
-        single, total, K = one * moved, all_players * moved, 1
+        single, total, K = largest * moved, all_players * moved, 1
     count = facts.games * facts.players * K
     if composition == "sequential":
         # Rounding to the lattice moves a value by at most half a step on either side.
@@ -192,11 +193,11 @@ def _index_constants(
     if facts.unary:  # P different influences
         return Fraction(1), Fraction(P), Fraction(P)
     if chance is not None:
-        one, total = constants.of_chances(chance)
-        return one, total, P * one
+        largest, total = factors_of_chances(chance)
+        return largest, total, P * largest
     assert facts.weights is not None
-    weights = constants.exact_weights(facts.weights)
-    return constants.of_one(weights), constants.of_all(weights), P * constants.of_one(weights)
+    weights = exact_weights(facts.weights)
+    return factor_of_one(weights), factor_of_all(weights), P * factor_of_one(weights)
 
 
 def by_the_paper(facts: Facts, exact: ExactSums, epsilon: float) -> NoiseNeeded:
@@ -231,7 +232,7 @@ def influences(exact: ExactSums, n: int, difference: str, signed: bool) -> tuple
     v(S) = d(Q(nothing replaced), Q(S replaced)); two groups are compared, absolutely or signed.
     """
     sums = exact.sums[n].astype(object)
-    weight = [int(one.sum()) for one in exact.outer]
+    weight = [int(outer.sum()) for outer in exact.outer]
     below = int(exact.inner.sum()) * exact.unit * math.prod(weight)
     if len(weight) == 1:
         Q = sums[0]
@@ -272,7 +273,7 @@ def semivalues(v: np.ndarray, weights: Sequence[Fraction]) -> list[Fraction]:
     for i in range(P):
         marginal = _marginals(v, i)[order]
         by_size = np.add.reduceat(marginal, first)
-        terms = (w * int(one) for w, one in zip(weights, by_size, strict=True))
+        terms = (w * int(total) for w, total in zip(weights, by_size, strict=True))
         out.append(sum(terms, Fraction(0)))
     return out
 
@@ -280,7 +281,7 @@ def semivalues(v: np.ndarray, weights: Sequence[Fraction]) -> list[Fraction]:
 def of_chances(v: np.ndarray, chance: np.ndarray) -> list[Fraction]:
     """sum over S without i of Pr[S] (v(S + i) - v(S)) for each player; chance [2^P]."""
     P = len(chance).bit_length() - 1
-    whole = np.array([int(one * CHANCE) for one in chance_on_lattice(chance)], object)
+    whole = np.array([int(p * CHANCE) for p in chance_on_lattice(chance)], object)
     out = []
     for i in range(P):
         without = whole.reshape(-1, 2, 1 << i)[:, 0].reshape(-1)
@@ -302,3 +303,94 @@ def _marginals(v: np.ndarray, i: int) -> np.ndarray:
 def on_lattice(value: Fraction) -> int:
     """The nearest multiple of 1 / LATTICE, as a whole number; halves are rounded up."""
     return math.floor(value * LATTICE + Fraction(1, 2))
+
+
+# The factor by which an index multiplies the sensitivity of its game.
+#
+# A record moves the game v by a function delta with |delta(S)| <= 1 (times the sensitivity of one
+# influence) and delta(nothing) = 0, since v(nothing) = 0 for all data. An index is linear: phi_i
+# = sum over S of c_i(S) v(S), c_i(S) = p(|S| - 1) if i is in S and -p(|S|) if it is not.
+#
+# One player: |delta phi_i| <= sum over S, not empty, of |c_i(S)| = 2 (mass of p) - p(0), attained
+# by delta(S) = sign c_i(S). With Shapley's mass 1 this is 2 - 1/P, with Banzhaf's 2 - 2^-(P-1).
+#
+# All players: the largest sum_i |delta phi_i| is the largest sum_i s_i delta phi_i over signs s,
+# so
+#
+#     L1 = max over s of sum over S, not empty, of |sum_i s_i c_i(S)|.
+#
+# A semivalue treats players alike: only the number m of positive signs counts. Among the sets of
+# size r, C(m, j) C(P - m, r - j) have j players of positive sign. The signs inside add up to 2j -
+# r and those outside to (2m - P) - (2j - r):
+#
+#     L1 = max over m of sum over r, j of C(m, j) C(P - m, r - j)
+#          |p(r - 1) (2j - r) - p(r) ((2m - P) - (2j - r))|,        p(P) = 0,
+#
+# which takes P^3 steps in place of 4^P. Signs and their opposites give the same, hence m <= P/2.
+
+ENUMERATED = 10  # players up to which an index without symmetry is enumerated
+
+
+def exact_weights(weights: Sequence[float]) -> tuple[Fraction, ...]:
+    """The weight of one set of size s [P], as the fraction that the float represents.
+
+    The weights of Shapley, Banzhaf and limited sizes have denominators below 20 C(19, 9) < 10^7, so
+    two such fractions are never within one rounding of each other.
+    """
+    return tuple(Fraction(float(w)).limit_denominator(10**7) for w in weights)
+
+
+def factor_of_one(weights: Sequence[Fraction]) -> Fraction:
+    """The constant of one player's value; weights: those of one set of size s [P]."""
+    P = len(weights)
+    mass = sum((math.comb(P - 1, s) * abs(w) for s, w in enumerate(weights)), Fraction(0))
+    return 2 * mass - abs(weights[0])
+
+
+def factor_of_all(weights: Sequence[Fraction]) -> Fraction:
+    """The L1 constant of the values of all players together."""
+    return _factor_of_all(tuple(weights))
+
+
+@functools.lru_cache(256)
+def _factor_of_all(weights: tuple[Fraction, ...]) -> Fraction:
+    P = len(weights)
+    unit = math.lcm(*(w.denominator for w in weights))
+    p = [int(w * unit) for w in weights] + [0]
+    largest = 0
+    for m in range(P // 2 + 1):
+        total = 0
+        for r in range(1, P + 1):
+            for j in range(max(0, r - (P - m)), min(m, r) + 1):
+                inside = 2 * j - r
+                outside = 2 * m - P - inside
+                sets = math.comb(m, j) * math.comb(P - m, r - j)
+                total += sets * abs(p[r - 1] * inside - p[r] * outside)
+        largest = max(largest, total)
+    return Fraction(largest, unit)
+
+
+def factors_of_chances(chance: np.ndarray) -> tuple[Fraction, Fraction]:
+    """(the largest of one player, that of all) for an index with its own probabilities Pr[S] [2^P].
+
+    Up to 10 players all signs are enumerated; for more, the bound is the sum over players.
+    """
+    P = len(chance).bit_length() - 1
+    sets = np.arange(1 << P)
+    c = np.zeros((P, 1 << P))
+    for i in range(P):
+        inside = sets >> i & 1 == 1
+        c[i, inside] = chance[sets[inside] & ~(1 << i)]
+        c[i, ~inside] = -chance[~inside]
+    c[:, 0] = 0.0  # v(nothing) never moves
+    singles = np.abs(c).sum(axis=1)
+    total = singles.sum()
+    if P <= ENUMERATED:
+        signs = 1.0 - 2.0 * (np.arange(1 << (P - 1))[:, None] >> np.arange(P) & 1)
+        total = max(np.abs(sign @ c).sum() for sign in np.array_split(signs, len(signs)))
+    # Sums of 2^P floats: their rounding is far below one part in 10^9.
+    return _above(singles.max()), _above(total)
+
+
+def _above(number: float) -> Fraction:
+    return Fraction(float(number)) * (1 + Fraction(1, 10**9))

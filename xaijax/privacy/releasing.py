@@ -163,7 +163,7 @@ def _recount_of(explanation: Explanation) -> Recount:
 
 def _with_noise(plan: ReleasePlan) -> dict[str, Any]:
     """The answer: whole numbers with noise, and public facts."""
-    return {"noisy": mechanism.noisy(plan.values, plan.needed.scale), **plan.told}
+    return {"noisy": mechanism.noisy(plan.values, plan.needed.scale), **plan.public}
 
 
 _USED = {

@@ -113,16 +113,16 @@ def collinearity_report(
         'page.html'
     """
     effects: Any = getattr(aec, "explanation_", aec)
-    for name, one in (("aec", effects), ("shapley", shapley)):
-        if not isinstance(one, Explanation):
-            raise InputTypeError(f"{name}: got {_named(one)}; pass {ACCEPTED[name]}.")
-        if one.output_names is not None:
+    for name, explanation in (("aec", effects), ("shapley", shapley)):
+        if not isinstance(explanation, Explanation):
+            raise InputTypeError(f"{name}: got {_named(explanation)}; pass {ACCEPTED[name]}.")
+        if (outputs := explanation.output_names) is not None:
             source = "aec.explanation_" if name == "aec" else "shapley"
             raise InputError(
-                f"{name}: the page shows one output and the explanation has "
-                f"{len(one.output_names)}; choose one, {source}[:, :, {one.output_names[0]!r}]."
+                f"{name}: the page shows one output and the explanation has {len(outputs)}; choose "
+                f"one, {source}[:, :, {outputs[0]!r}]."
             )
-        style.check(one, 1)
+        style.check(explanation, 1)
     if effects.kind != "aec":
         raise InputError(f"aec: got an explanation of kind {effects.kind!r}, not that of an AEC.")
     if set(shapley.feature_names) != set(effects.feature_names):
@@ -144,7 +144,7 @@ def _rate(value: Any, name: str) -> str:
     if value is None:
         return "not measured"
     what = "a number from 0 to 1 or None"
-    rate = checks.number(value, name, what, lambda one: math.isnan(one) or 0 <= one <= 1)
+    rate = checks.number(value, name, what, lambda r: math.isnan(r) or 0 <= r <= 1)
     return "undefined (fewer than 3 columns)" if math.isnan(rate) else f"{rate:.3f}"
 
 

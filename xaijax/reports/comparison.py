@@ -64,68 +64,67 @@ def comparison_report(
     return page.write(path, "comparison.html.j2", content)
 
 
-def _content(one: Comparison, model: str | None) -> dict[str, Any]:
-    N, M = one.instances
-    level = f"{100 * one.confidence:.3g} %"
-    lead = (
-        f"{N:,} instances, the same on both sides" if one.paired else f"{N:,} and {M:,} instances"
-    )
-    lead += f"; {one.kind} values. All intervals of a table hold together at {level}."
-    names = one.output_names
+def _content(comparison: Comparison, model: str | None) -> dict[str, Any]:
+    N, M = comparison.instances
+    level = f"{100 * comparison.confidence:.3g} %"
+    lead = f"{N:,} instances, the same on both sides"
+    lead = lead if comparison.paired else f"{N:,} and {M:,} instances"
+    lead += f"; {comparison.kind} values. All intervals of a table hold together at {level}."
+    names = comparison.output_names
     if names is not None:
         lead += f" Tables and pictures are of the output {names[-1]!r}, one of {len(names)}."
-    elif one.provenance.get("selected_output") is not None:
-        lead += f" They are of the output {one.provenance['selected_output']!r}."
+    elif comparison.provenance.get("selected_output") is not None:
+        lead += f" They are of the output {comparison.provenance['selected_output']!r}."
     output = None if names is None else -1
     pictures = []
     for of, what in (("size", "mean |value|"), ("value", "mean value")):
-        size = figure_size(min(SHOWN, len(one.feature_names)))
-        draw = partial(compare, one, max_display=SHOWN, of=of, output=output)
+        size = figure_size(min(SHOWN, len(comparison.feature_names)))
+        draw = partial(compare, comparison, max_display=SHOWN, of=of, output=output)
         caption = f"Shifts of the {what}. Grey: 0 is inside of the interval."
         alt = f"compare plot: {caption}"
         pictures.append(page.picture(f"Shift of the {what}", size, draw, caption, alt))
     of = "" if model is None else f" of {model}"
-    value = f"{meaning(one.kind, {})}. A shift is the second minus the first"
+    value = f"{meaning(comparison.kind, {})}. A shift is the second minus the first"
     return {
         "title": f"What changed between two explanations{of}",
         "about": lines(model, "that of the two explanations", value),
         "lead": lead,
-        "changed": _changed(one),
-        "tables": _tables(one),
+        "changed": _changed(comparison),
+        "tables": _tables(comparison),
         "pictures": pictures,
     }
 
 
-def _changed(one: Comparison) -> str:
+def _changed(comparison: Comparison) -> str:
     """The players that changed, in the output of the tables and in the others."""
-    names = one.output_names
+    names = comparison.output_names
     if names is None:
-        who = ", ".join(one.changed)
+        who = ", ".join(comparison.changed)
         return f"Changed: {who}." if who else "No player's change can be told from chance."
-    moved, last = np.flatnonzero(moved_of(one)[:, -1]), f"the output {names[-1]!r}"
-    who = ", ".join(one.feature_names[j] for j in moved)
+    moved, last = np.flatnonzero(moved_of(comparison)[:, -1]), f"the output {names[-1]!r}"
+    who = ", ".join(comparison.feature_names[j] for j in moved)
     text = f"Changed in {last}: {who}."
     if not who:
         text = f"No player's change in {last} can be told from chance."
-    others = ", ".join(changes_of(one, names[:-1]))
+    others = ", ".join(changes_of(comparison, names[:-1]))
     return f"{text} Changed in other outputs: {others}." if others else text
 
 
-def _tables(one: Comparison) -> list[dict[str, Any]]:
-    size = ShiftPart(one.size_shift, one.size_low, one.size_high)
-    value = ShiftPart(one.shift, one.low, one.high)
-    tables = [_of_players(one, "Players", {"mean |value|": size, "mean value": value})]
-    if one.split is not None:
-        parts = {"of the data": one.split.size_data, "of the model": one.split.size_model}
-        tables.append(_of_players(one, "Shift of mean |value|: what did it", parts))
-    if one.rows is not None and one.row_shift is not None:
-        shown = one.rows[:ROWS]
+def _tables(comparison: Comparison) -> list[dict[str, Any]]:
+    size = ShiftPart(comparison.size_shift, comparison.size_low, comparison.size_high)
+    value = ShiftPart(comparison.shift, comparison.low, comparison.high)
+    tables = [_of_players(comparison, "Players", {"mean |value|": size, "mean value": value})]
+    if (split := comparison.split) is not None:
+        parts = {"of the data": split.size_data, "of the model": split.size_model}
+        tables.append(_of_players(comparison, "Shift of mean |value|: what did it", parts))
+    if comparison.rows is not None and comparison.row_shift is not None:
+        shown = comparison.rows[:ROWS]
         rows = [
-            [cell(f"instance {n:,}", head=True), cell(f"{one.row_shift[n]:.4g}", True)]
+            [cell(f"instance {n:,}", head=True), cell(f"{comparison.row_shift[n]:.4g}", True)]
             for n in shown
         ]
-        left = len(one.rows) - len(shown)
-        over = "" if one.output_names is None else ", of all outputs"
+        left = len(comparison.rows) - len(shown)
+        over = "" if comparison.output_names is None else ", of all outputs"
         note = f"The root of the sum of the squared differences of its values{over}."
         note += f" {left:,} instances that changed less are left out." if left else ""
         heads = [cell("position"), cell("values moved by", True)]
@@ -133,11 +132,11 @@ def _tables(one: Comparison) -> list[dict[str, Any]]:
     return tables
 
 
-def _of_players(one: Comparison, title: str, parts: dict[str, ShiftPart]) -> dict[str, Any]:
-    last = () if one.output_names is None else (-1,)
+def _of_players(comparison: Comparison, title: str, parts: dict[str, ShiftPart]) -> dict[str, Any]:
+    last = () if comparison.output_names is None else (-1,)
     first, rows = next(iter(parts.values())), []
     for j in ranking(np.abs(first.shift[:, *last])):
-        row = [cell(one.feature_names[j], head=True)]
+        row = [cell(comparison.feature_names[j], head=True)]
         for part in parts.values():
             shift, low, high = (x[j, *last] for x in (part.shift, part.low, part.high))
             row += [cell(f"{shift:+.4g}", True), cell(f"{low:.4g} to {high:.4g}", True)]

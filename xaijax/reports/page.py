@@ -70,7 +70,7 @@ def _policy(script: str) -> str:
 
 
 def heading(path: Any, title: Any) -> dict[str, Any]:
-    """What takes the place of a page's own title; refuses other titles and paths."""
+    """The title that replaces a page's own; refuses other titles and paths."""
     file_to_write(path)
     if title is None:
         return {}
@@ -109,8 +109,8 @@ def table(
 def facts(titled: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """A table for each record that is not empty."""
     tables = []
-    for title, one in titled:
-        rows = [[cell(name, head=True), cell(text)] for name, text in fact_rows(one)]
+    for title, record in titled:
+        rows = [[cell(name, head=True), cell(text)] for name, text in fact_rows(record)]
         if rows:
             tables.append(table(title, (), rows, kind=""))
     return tables
@@ -187,14 +187,14 @@ def section(title: str, each: list[dict[str, Any]], N: int) -> dict[str, Any] | 
     return {"title": title, "each": each, "note": note}
 
 
-def of_explanation(one: Explanation, most: int) -> dict[str, Any] | None:
+def of_explanation(explanation: Explanation, most: int) -> dict[str, Any] | None:
     """The values [N, P] of the first instances, the largest of each."""
-    if len(one) == 1:  # the table above it has the same
+    if len(explanation) == 1:  # the table above it has the same
         return None
-    half = style.half_widths(one)
-    shown = range(min(len(one), most))
-    each = [_instance(one, n, None if half is None else half[n]) for n in shown]
-    return section("One instance at a time", each, len(one))
+    half = style.half_widths(explanation)
+    shown = range(min(len(explanation), most))
+    each = [_instance(explanation, n, None if half is None else half[n]) for n in shown]
+    return section("One instance at a time", each, len(explanation))
 
 
 def name_of(names: tuple[str, ...] | None, n: int) -> str:
@@ -202,31 +202,31 @@ def name_of(names: tuple[str, ...] | None, n: int) -> str:
     return f"instance {n:,}" + ("" if names is None else f": {names[n]}")
 
 
-def _instance(one: Explanation, n: int, half: np.ndarray | None) -> dict[str, Any]:
-    values = one.values[n]
+def _instance(explanation: Explanation, n: int, half: np.ndarray | None) -> dict[str, Any]:
+    values = explanation.values[n]
     order = ranking(np.abs(values))
-    if one.present is not None:
-        order = order[one.present[n][order]]
+    if explanation.present is not None:
+        order = order[explanation.present[n][order]]
     places, left = order[:PLAYERS], order[PLAYERS:]
     heads = [cell("player"), cell("value", True)]
     if half is not None:
         heads.append(cell("±, 95 %", True))
     rows = []
     for j in places:
-        row = [cell(one.feature_names[j], head=True), cell(f"{values[j]:+.4g}", True)]
+        row = [cell(explanation.feature_names[j], head=True), cell(f"{values[j]:+.4g}", True)]
         if half is not None:
             row.append(cell("unknown" if np.isnan(half[j]) else f"{half[j]:.2g}", True))
         rows.append(row)
-    adds = named(one.kind).efficient
+    adds = named(explanation.kind).efficient
     note = ""
     if len(left):
         of_them = f", together {values[left].sum():+.4g}" if adds else ""
         note = f"And {len(left):,} smaller ones{of_them}."
-    base, total = one.base_values[n], values.sum()
+    base, total = explanation.base_values[n], values.sum()
     said = f"Base value {base:.4g}"
-    if adds and len(one.feature_names) == one.provenance.get("players"):
+    if adds and len(explanation.feature_names) == explanation.provenance.get("players"):
         said += f"; with all values {base + total:.4g}"
-    title = name_of(one.instance_names, n)
-    if outputs := style.output_of_each(one):
+    title = name_of(explanation.instance_names, n)
+    if outputs := style.output_of_each(explanation):
         title += f", output {outputs[n]}"
     return {**table(title, heads, rows, note=note, kind=""), "said": f"{said}.", "card": ""}

@@ -101,13 +101,13 @@ def report(
 def _pairs(explanation: Explanation, result: Interactions) -> Iterator[dict[str, Any]]:
     """The section of interactions."""
     checks.passed(result, "interactions", Interactions, "what explainer.interactions(X) returned")
-    one = of_pairs(of_the_same(explanation, result), 1, None, "report")
-    output = output_of(one)
-    what = f"{value_name(one)} (index {one.index!r}), order {one.order}"
+    drawn = of_pairs(of_the_same(explanation, result), 1, None, "report")
+    output = output_of(drawn)
+    what = f"{value_name(drawn)} (index {drawn.index!r}), order {drawn.order}"
     what += "" if output is None else f", output {output}"
-    several = len(one) > 1
-    mean = f", the mean over {len(one):,} instances" if several else ""
-    P = min(len(one.feature_names), 12)
+    several = len(drawn) > 1
+    mean = f", the mean over {len(drawn):,} instances" if several else ""
+    P = min(len(drawn.feature_names), 12)
     joined = min(P * (P - 1) // 2, 12)
     for draw, title, caption, size in (
         (heatmap, "Interactions", f"{what}; the players alone on the diagonal.", P + 2),
@@ -115,13 +115,13 @@ def _pairs(explanation: Explanation, result: Interactions) -> Iterator[dict[str,
         (pairs, "The largest pairs", f"{what}; sets of two players or more.", joined),
     ):
         alt = f"{draw.__name__} plot: {caption}"
-        yield page.picture(title, style.figure_size(size, 6.6), partial(draw, one), caption, alt)
+        yield page.picture(title, style.figure_size(size, 6.6), partial(draw, drawn), caption, alt)
 
 
 def _content(explanation: Explanation, model: str | None, instances: int) -> dict[str, Any]:
-    one, output_note = explanation, None
+    shown, output_note = explanation, None
     if explanation.output_names is not None:
-        one = explanation[:, :, -1]
+        shown = explanation[:, :, -1]
         output_note = (
             f"The model has {len(explanation.output_names)} outputs; all but the mean sizes is of "
             f"the last, {explanation.output_names[-1]}."
@@ -134,11 +134,11 @@ def _content(explanation: Explanation, model: str | None, instances: int) -> dic
     return {
         "title": f"Explanation{by}" + ("" if model is None else f" of {model}"),
         "lead": _lead(explanation),
-        "about": about(one, model),
+        "about": about(shown, model),
         "output_note": output_note,
-        "players": _players(one),
-        "instances": page.of_explanation(one, instances),
-        "pictures": _pictures(explanation, one),
+        "players": _players(shown),
+        "instances": page.of_explanation(shown, instances),
+        "pictures": _pictures(explanation, shown),
         "facts": page.facts((("The run", explanation.stats), ("How it was made", facts))),
     }
 
@@ -152,18 +152,19 @@ def _lead(explanation: Explanation) -> str:
     return f"{text}; {how_sure(explanation)}."
 
 
-def _players(one: Explanation) -> dict[str, Any]:
+def _players(explanation: Explanation) -> dict[str, Any]:
     """The table of all players, from the largest mean |value| down."""
-    size, mean = mean_abs(one), one.values.mean(axis=0)
+    size, mean = mean_abs(explanation), explanation.values.mean(axis=0)
     heads = [cell("#", True), cell("player"), cell("mean |value|", True), cell("mean value", True)]
     columns = [size, mean]
-    if one.std_errors is not None:
+    if explanation.std_errors is not None:
         heads.append(cell("mean standard error", True))
-        columns.append(one.std_errors.mean(axis=0))
+        columns.append(explanation.std_errors.mean(axis=0))
     rows = []
     for place, j in enumerate(ranking(size), 1):
         numbers = [cell(_number(column[j]), True) for column in columns]
-        rows.append([cell(f"{place:,}", True), cell(one.feature_names[j], head=True), *numbers])
+        name = explanation.feature_names[j]
+        rows.append([cell(f"{place:,}", True), cell(name, head=True), *numbers])
     return page.table("Players by mean absolute value", heads, rows)
 
 
@@ -171,17 +172,17 @@ def _number(value: float) -> str:
     return "unknown" if np.isnan(value) else f"{value:.4g}"
 
 
-def _pictures(explanation: Explanation, one: Explanation) -> list[dict[str, Any]]:
-    first = one[0]
+def _pictures(explanation: Explanation, shown: Explanation) -> list[dict[str, Any]]:
+    first = shown[0]
     name = "the first instance"
     if first.instance_names is not None:
         name += f" ({first.instance_names[0]})"
     every = "" if explanation.output_names is None else ", for all outputs"
     dots = "One dot per instance; to the right: the player raises the output."
     if explanation.provenance.get("method") == "QII":
-        dots = f"One dot per instance. {to_the_right(one)}"
+        dots = f"One dot per instance. {to_the_right(shown)}"
     pictures = [
-        _picture(beeswarm, one, "Every instance", dots),
+        _picture(beeswarm, shown, "Every instance", dots),
         _picture(bar, explanation, "Mean size", f"The mean of |value| over the instances{every}."),
     ]
     if named(first.kind).steps:

@@ -98,14 +98,14 @@ def _distinct(rules: Rules) -> dict[str, Any]:
     heads += [cell("at least", True), cell("coverage", True), cell("remarks")]
     rows = []
     for same in sorted(same_rules.values(), key=len, reverse=True):
-        one = min(same, key=lambda rule: rule.precision)  # the worst of several tests of a rule
+        worst = min(same, key=lambda rule: rule.precision)  # the worst of several tests of a rule
         bounds = [rule.precision_lower for rule in same if rule.precision_lower is not None]
         # In place of a bound: an exact precision needs none.
-        least = "exact" if one.std_error is None else "unknown"
+        least = "exact" if worst.std_error is None else "unknown"
         least = floor(min(bounds)) if bounds else least
-        covered = "unknown" if one.coverage is None else percent(one.coverage)
-        numbers = (f"{len(same):,}", percent(one.precision), least, covered)
-        row = [cell(" AND ".join(one.rule) or "TRUE", head=True), cell(one.predicted)]
-        rows.append([*row, *(cell(each, True) for each in numbers), cell("; ".join(one.remarks))])
-    note = "Of a rule of several instances the smallest precision and bound stand here."
+        covered = "unknown" if worst.coverage is None else percent(worst.coverage)
+        numbers = (f"{len(same):,}", percent(worst.precision), least, covered)
+        row = [cell(" AND ".join(worst.rule) or "TRUE", head=True), cell(worst.predicted)]
+        rows.append([*row, *(cell(each, True) for each in numbers), cell("; ".join(worst.remarks))])
+    note = "For a rule of several instances, the smallest precision and bound are shown."
     return page.table("The different rules", heads, rows, note=note)

@@ -34,7 +34,7 @@ def transparency_report(
     *,
     title: str | None = None,
 ) -> Path:
-    """Writes one HTML page that tells one person, or two compared, what influenced a decision.
+    """Writes one HTML page that explains to a person, or two, what influenced a decision.
 
     The page shows the person's inputs next to signed bars of their influence. It says in plain
     words what the quantity, the intervention, the difference and the index were, which inputs moved
@@ -138,7 +138,7 @@ def _people(explanation: Explanation) -> list[str]:
     people = ["This person"] if len(explanation) == 1 else ["Person A", "Person B"]
     if named is None:
         return people
-    return [f"{one} ({label})" for one, label in zip(people, named, strict=True)]
+    return [f"{person} ({label})" for person, label in zip(people, named, strict=True)]
 
 
 def _finding(
@@ -158,7 +158,7 @@ def _finding(
         done = wording.effect(explanation, values[j])
         lines.append(f"{explanation.feature_names[j]}{entry} {done}{sure}.")
     quantity, total = (_own(explanation, name, n) for name in ("quantity", "total"))
-    now = wording.ends(explanation, quantity, float(explanation.base_values[n]), total)
+    now = wording.both_answers(explanation, quantity, float(explanation.base_values[n]), total)
     margin = _own(explanation, "margin", n)
     if margin is not None:
         now = (
@@ -183,7 +183,7 @@ def _compared(explanation: Explanation, texts: list[list[str | None]]) -> list[s
     for j in np.argsort(-np.abs(gap), kind="stable")[:TOP]:
         if gap[j] == 0:
             continue
-        both = [one[j] for one in texts]
+        both = [entries[j] for entries in texts]
         beside = f" ({both[0]} and {both[1]})" if None not in both and both[0] != both[1] else ""
         first, second = (_signed(explanation.values[n, j]) for n in range(2))
         name = explanation.feature_names[j]

@@ -288,7 +288,7 @@ class CoalitionTable:
             InputError: there is no such player, or both are the same.
             InputTypeError: a player is given by neither position nor name.
         """
-        a, b = (player_place(one, self.player_names, name) for one, name in ((i, "i"), (j, "j")))
+        a, b = (player_place(p, self.player_names, name) for p, name in ((i, "i"), (j, "j")))
         if a == b:
             raise InputError(f"i and j are the same player, {self.player_names[a]!r}.")
         a, b = min(a, b), max(a, b)
@@ -318,7 +318,7 @@ class CoalitionTable:
                 f"values: game {game} wins with the empty set (v = {self.values[game, 0]:g}), so "
                 "no player matters. Say a threshold= above v(empty)."
             )
-        return np.stack([function(one) for one in win])
+        return np.stack([function(row) for row in win])
 
     def _compared(self, threshold: Any, absolute: Any) -> tuple[np.ndarray, float]:
         """(v or |v|, the bound from which a set wins)."""
@@ -373,7 +373,7 @@ class TableOrigin:
 
     def united(self) -> TableOrigin:
         """Returns the origin of the game in which two players act as one, without the old names."""
-        facts = {name: one for name, one in self.provenance.items() if name != "player_columns"}
+        facts = {name: value for name, value in self.provenance.items() if name != "player_columns"}
         return TableOrigin(self.data, self.stats, facts, index=self.index)
 
     def facts(self, index: str, order: int, P: int) -> dict[str, Any]:

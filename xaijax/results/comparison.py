@@ -160,8 +160,8 @@ class Comparison(FrozenArrays):
     def _none(self) -> str:
         """The reason why nothing changed, in words."""
         if enough(self.instances, self.paired, self.confidence):
-            return "no player that can be told"
-        return "nothing can be told, these are too few instances"
+            return "no player beyond chance"
+        return "unknown, since there are too few instances"
 
     def to_dataframe(self) -> Any:
         """Returns a pandas DataFrame, one row per player (and output); needs `xaijax[data]`."""
@@ -181,27 +181,27 @@ class Comparison(FrozenArrays):
         return frame_of(columns, axes, names)
 
 
-def moved_of(one: Comparison) -> np.ndarray:
+def moved_of(result: Comparison) -> np.ndarray:
     """Whether each mean value or size has an interval without 0, bool [P] or [P, K]."""
-    return (one.low > 0) | (one.high < 0) | (one.size_low > 0) | (one.size_high < 0)
+    return (result.low > 0) | (result.high < 0) | (result.size_low > 0) | (result.size_high < 0)
 
 
-def changes_of(one: Comparison, outputs: Sequence[str] | None = None) -> list[str]:
+def changes_of(comparison: Comparison, outputs: Sequence[str] | None = None) -> list[str]:
     """The players that changed; with several outputs, each with those that changed: "age (yes)".
 
     outputs: those to consider; None: all.
     """
-    if one.output_names is None:
-        return list(one.changed)
-    shown, moved = one.output_names if outputs is None else outputs, moved_of(one)
+    if comparison.output_names is None:
+        return list(comparison.changed)
+    shown, moved = comparison.output_names if outputs is None else outputs, moved_of(comparison)
     texts = []
-    for j, name in enumerate(one.feature_names):
-        which = [o for k, o in enumerate(one.output_names) if moved[j, k] and o in shown]
+    for j, name in enumerate(comparison.feature_names):
+        which = [o for k, o in enumerate(comparison.output_names) if moved[j, k] and o in shown]
         texts += [f"{name} ({', '.join(which)})"] if which else []
     return texts
 
 
-def _interval(one: Comparison, of: str, at: tuple[int, ...]) -> str:
+def _interval(comparison: Comparison, of: str, at: tuple[int, ...]) -> str:
     """The interval of a player (and output): "+0.2 (0.1 to 0.3)"."""
-    shift, low, high = (getattr(one, f"{of}{name}")[at] for name in ("shift", "low", "high"))
+    shift, low, high = (getattr(comparison, f"{of}{name}")[at] for name in ("shift", "low", "high"))
     return f"{shift:+.3g} ({low:.3g} to {high:.3g})"

@@ -100,8 +100,8 @@ def long_frame(result: Result, data: np.ndarray | None, **named_by: Any) -> Any:
     if errors is None:
         errors = np.full(result.values.shape, 0.0 if result.exact else np.nan)
     columns: dict[str, Any] = {"instance": repeated_labels(result, P * K)}
-    for name, one in named_by.items():
-        columns[name] = np.tile(np.repeat(np.asarray(one), K), N)
+    for name, names in named_by.items():
+        columns[name] = np.tile(np.repeat(np.asarray(names), K), N)
     if outputs is not None:
         columns["output"] = np.tile(np.array(outputs, dtype=object), N * P)
     elif each := output_of_each(result.stats, N):

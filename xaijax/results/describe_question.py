@@ -19,6 +19,8 @@ WORDS = {
     "proba": "the probability",
     "decision": "the decision value",
     "label": "the label",
+    "path-length": "the mean path length",
+    "density": "the density",
     "model output": "the model's output",
 }
 GRADIENTS = {"expected_gradients": "drawn background rows", "integrated_gradients": "the baseline"}
@@ -90,6 +92,8 @@ def background(facts: Mapping[str, Any]) -> str:
         return "rows that a sampler drew"
     if kind == "baseline":
         return "one baseline row"
+    if kind == "tree-paths":
+        return "both children of a split, by their training rows"
     if isinstance(rows, int):
         return count(rows, "row") + (", weighted" if weights == "given" else "")
     reference = facts.get("reference")

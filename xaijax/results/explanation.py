@@ -34,6 +34,7 @@ from xaijax.results.shared_fields import (
     select_output,
     shared_fields,
     stats_of_rows,
+    unique,
     values_of,
 )
 from xaijax.results.top import TopK, top_of
@@ -47,7 +48,8 @@ class Explanation(ResultOfRows):
     A player is an input column, or a group of columns that are replaced together. `values` say how
     much each player moves the model's answer. For `Explainer`, the base value plus Shapley values
     is link(f(x)). `len(explanation)` is N, `for one in explanation` goes through the instances, and
-    `explanation[instance, player, output]` is a part of it.
+    `explanation[instance, player, output]` is a part of it. If prompts are explained, `segments`
+    holds the texts of each prompt's players.
 
     An explanation is frozen and holds no model. It cannot be changed through its own fields: its
     arrays are read-only views, `stats` and `provenance` are read-only mappings. It does not copy:
@@ -156,7 +158,8 @@ class Explanation(ResultOfRows):
         One instance (`explanation[3]`) stays an Explanation with N = 1, and one player keeps its
         axis. One output drops the output axis, and provenance["selected_output"] is its name. With
         some players only, base value plus values is no longer the model's answer. `data` keeps all
-        its columns. Only the arrays [N] of `stats` are sliced.
+        its columns. Only the arrays [N] of `stats` are sliced. One of several prompts has its own
+        segments as players, named by their texts.
 
         Args:
             key: for each axis an integer, a name, a slice, a list of integers or names, or a bool
@@ -188,7 +191,27 @@ class Explanation(ResultOfRows):
             provenance |= self._columns_of(players)
         if self.output_names is not None:
             select_output(keys[2], self.output_names, changes, provenance)
-        return replace(self, provenance=provenance, **changes)
+        part = replace(self, provenance=provenance, **changes)
+        return part._named_by_segments() if len(part) == 1 < N else part
+
+    @property
+    def segments(self) -> tuple[tuple[str, ...], ...] | None:
+        """The texts of the segments that each prompt has; None without `data`, and for what
+        `PromptExplainer` did not explain.
+        """
+        if "segments" not in self.provenance or self.data is None:
+            return None
+        texts = np.stack(self.player_data(), axis=1)  # type: ignore[arg-type]
+        shown = np.ones(texts.shape, bool) if self.present is None else self.present
+        return tuple(tuple(row[has].tolist()) for row, has in zip(texts, shown, strict=True))
+
+    def _named_by_segments(self) -> Explanation:
+        """The same with one prompt's segments as names; segments that it lacks are left out."""
+        texts = self.segments
+        if not texts or not texts[0]:
+            return self
+        part = self if self.present is None else self[:, np.flatnonzero(self.present[0])]
+        return replace(part, feature_names=unique(texts[0]), present=None)
 
     def _columns_of(self, players: Selection) -> dict[str, Any]:
         """The provenance entry that links these players, in their order, to columns of `data`."""

@@ -23,7 +23,7 @@ AMOUNT = ("quantity", "quantity_words", "link", *SCORE, "threshold", "absolute")
 # Facts that make two results answers to one question.
 QUESTION = (
     *"selected_output player_columns method path steps quantity link index_weights".split(),
-    *"replacement background_rows weights guests reference end_weight".split(),
+    *"levels replacement background_rows weights guests reference end_weight".split(),
     *SCORE,
     *"intervention pool_rows pool_weights scheme threshold absolute".split(),
 )
@@ -108,19 +108,19 @@ class Fingerprint:
             digests[f"model {versions}"] = digest
             kind, *words = versions.split(" ")
             if kind != "python":
-                digests["model"] = " ".join([kind, *(one for one in words if one in FEWER_DIGITS)])
+                digests["model"] = " ".join([kind, *(w for w in words if w in FEWER_DIGITS)])
         return digests
 
 
 def fingerprint_of(
-    stats: Mapping[str, Any], provenance: Mapping[str, Any] | None = None, **own: Any
+    stats: Mapping[str, Any], provenance: Mapping[str, Any] | None = None, **fields: Any
 ) -> Fingerprint:
     """Returns the fingerprint in a run's stats and provenance.
 
-    own: fields of the result that belong to its question.
+    fields: those of the result that belong to its question.
     """
     facts = {fact: (provenance or {}).get(fact) for fact in QUESTION}
-    facts = own | {"outputs": True if "outputs" in stats else None} | facts
+    facts = fields | {"outputs": True if "outputs" in stats else None} | facts
     question = {fact: value for fact, value in facts.items() if value is not None}
     rows = _texts(stats.get("fingerprint"))
     model = _texts(stats.get("model_fingerprint"))
@@ -132,19 +132,19 @@ def output_names(names: tuple[str, ...] | None, K: int) -> tuple[str, ...] | Non
     return None if K == 1 else names or tuple(f"output {k}" for k in range(K))
 
 
-def of_result(one: Explanation | Interactions, *fields: str) -> Fingerprint:
+def of_result(result: Explanation | Interactions, *fields: str) -> Fingerprint:
     """Returns the fingerprint of a result.
 
     fields: those that belong to its question, in addition to the names of players and outputs.
     """
     names = ("feature_names", "output_names", *fields)
-    return fingerprint_of(one.stats, one.provenance, **{name: getattr(one, name) for name in names})
+    return fingerprint_of(result.stats, result.provenance, **{n: getattr(result, n) for n in names})
 
 
 def functions_in(stats: Mapping[str, Any]) -> dict[str, str]:
     """Returns the digests of the user's functions, by what each one is: a link, a difference."""
     known = {key: stats.get(key) for key in FUNCTIONS}
-    return {key.removesuffix("_fingerprint"): one for key, one in known.items() if one is not None}
+    return {k.removesuffix("_fingerprint"): text for k, text in known.items() if text is not None}
 
 
 def why_not(
@@ -170,4 +170,4 @@ def equal(a: Any, b: Any) -> bool:
 
 def _texts(known: Any) -> list[str]:
     several = known if isinstance(known, list | tuple) else (known,)
-    return [one for one in several if isinstance(one, str)]
+    return [text for text in several if isinstance(text, str)]

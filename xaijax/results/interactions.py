@@ -257,7 +257,7 @@ class Interactions(ResultOfRows):
             sizes, names = [len(S) for S in self.sets], np.array(labels, object)
             return convert.long_frame(self, None, set=names, size=sizes)
         if len(set(labels)) < len(labels):
-            twice = next(one for one in labels if labels.count(one) > 1)
+            twice = next(label for label in labels if labels.count(label) > 1)
             raise InputError(
                 f"to_dataframe: two sets are called {twice!r}; say to_dataframe(long=True)."
             )
@@ -307,20 +307,20 @@ class Interactions(ResultOfRows):
         results = list(found) if isinstance(found, list | tuple) else [found]
         if not results:
             raise InputError("found: got none; pass at least one shapiq.InteractionValues.")
-        for one in results:
-            if not (hasattr(one, "interaction_lookup") and hasattr(one, "baseline_value")):
+        for result in results:
+            if not (hasattr(result, "interaction_lookup") and hasattr(result, "baseline_value")):
                 raise InputTypeError(
-                    f"found: got {type(one).__name__}; pass a shapiq.InteractionValues, or a list "
-                    "of them."
+                    f"found: got {type(result).__name__}; pass a shapiq.InteractionValues, or a "
+                    "list of them."
                 )
-        facts = {(one.index, one.n_players, one.min_order, one.max_order) for one in results}
+        facts = {(r.index, r.n_players, r.min_order, r.max_order) for r in results}
         if len(facts) > 1:
             raise InputError(
                 f"found: differ in (index, n_players, min_order, max_order): {sorted(facts)}; pass "
                 "answers to one question."
             )
         ((name, P, least, most),) = facts
-        ours = {one.shapiq: one.name for one in INTERACTIONS.values()}
+        ours = {index.shapiq: index.name for index in INTERACTIONS.values()}
         if most == 1:  # shapiq's names of the same values of single players
             ours |= {"SV": "sii", "BV": "banzhaf"}
         if name not in ours:
@@ -329,11 +329,11 @@ class Interactions(ResultOfRows):
         sets = [S for S in all_of(P, most) if len(S) >= least]
         values = np.zeros((len(results), len(sets)))  # a set that shapiq does not list is 0 there
         place = {S: m for m, S in enumerate(sets)}
-        for n, one in enumerate(results):
-            for S, where in one.interaction_lookup.items():
+        for n, result in enumerate(results):
+            for S, where in result.interaction_lookup.items():
                 if len(S) >= max(1, least):
-                    values[n, place[tuple(sorted(S))]] = one.values[where]
-        estimated = np.array([bool(one.estimated) for one in results])
+                    values[n, place[tuple(sorted(S))]] = result.values[where]
+        estimated = np.array([bool(result.estimated) for result in results])
         errors = np.where(estimated[:, None], np.nan, np.zeros(values.shape))
         names = [f"player {p}" for p in range(P)] if feature_names is None else list(feature_names)
         if isinstance(feature_names, str) or len(names) != P:
@@ -350,7 +350,7 @@ class Interactions(ResultOfRows):
                 )
         return cls(
             values,
-            np.array([float(one.baseline_value) for one in results]),
+            np.array([float(result.baseline_value) for result in results]),
             tuple(sets),
             errors if estimated.any() else None,
             ours[name],

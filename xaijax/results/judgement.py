@@ -169,18 +169,18 @@ class Judgements(Mapping[str, Judgement]):
         return len(self.of)
 
     def __repr__(self) -> str:
-        cells = {name: one.to_dict() for name, one in self.items()}
-        shown = [key for key in COLUMNS if any(one.get(key) is not None for one in cells.values())]
+        cells = {name: judgement.to_dict() for name, judgement in self.items()}
+        shown = [key for key in COLUMNS if any(c.get(key) is not None for c in cells.values())]
         lines = [["", *(COLUMNS[key] for key in shown)]]
-        lines += [[name, *(_shown(key, one) for key in shown)] for name, one in cells.items()]
+        lines += [[name, *(_shown(key, cell) for key in shown)] for name, cell in cells.items()]
         return "\n".join([_against(next(iter(self.values())).truth), *text_table(lines)])
 
     def to_dataframe(self) -> Any:
         """Returns a pandas DataFrame, one row per attribution; needs `pip install
         "xaijax[data]"`.
         """
-        rows = [one.to_dict() for one in self.values()]
-        columns = {key: [one[key] for one in rows] for key in rows[0]}
+        rows = [judgement.to_dict() for judgement in self.values()]
+        columns = {key: [row[key] for row in rows] for key in rows[0]}
         return frame_of(columns, [list(self)], ["attribution"])
 
 

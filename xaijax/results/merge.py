@@ -20,7 +20,7 @@ from xaijax.results.shared_fields import concatenate, joined_labels, per_instanc
 Merged = TypeVar("Merged", Explanation, Interactions)
 AnyPart = Explanation | Interactions
 
-SUMMED = ("model_rows", "padded_rows", "model_calls", "seconds", "compile_seconds")
+SUMMED = "model_rows", "full_rows", "padded_rows", "model_calls", "seconds", "compile_seconds"
 
 MODEL = (
     "is of another model than explanation {first}: another program, other parameters, or another "
@@ -44,8 +44,8 @@ def merge(explanations: Iterable[Merged]) -> Merged:
     - Standard errors: if another part is sampled, they are 0 for an exact part, and NaN for a part
       that has none. The degrees of freedom, stats["dof"], are infinite for a part without them.
     - Bounds: if another part has bounds, they are 0 for an exact part, and NaN for any other.
-    - stats["model_rows"], "padded_rows", "model_calls", "seconds" and "compile_seconds" are added
-      up. Two slices of one explanation count its run twice.
+    - stats["model_rows"], "full_rows", "padded_rows", "model_calls", "seconds" and
+      "compile_seconds" are added up. Two slices of one explanation count its run twice.
     - Arrays [N] in `stats` are concatenated.
     - If only some parts have instance names, the other instances are named by their positions.
     - Any other entry of `stats` and `provenance` stays as it is if all parts have the same. If they
@@ -93,18 +93,18 @@ def merge(explanations: Iterable[Merged]) -> Merged:
             raise InputTypeError(f"explanations: got {type(part).__name__}, not an Explanation.")
         if type(part) is not type(parts[0]):
             raise InputTypeError(
-                "explanations: got Explanations and Interactions; merge each kind by itself."
+                "explanations: got Explanations and Interactions; merge each kind separately."
             )
     _require_one_question(parts)
     index, names = joined_labels(parts)
     bounds = {}
     if isinstance(parts[0], Explanation):
-        bounds["bounds"] = _field(parts, "bounds", lambda one: np.full(len(one), _error(one)))
+        bounds["bounds"] = _field(parts, "bounds", lambda part: np.full(len(part), _error(part)))
     return replace(
         parts[0],
         values=np.concatenate([part.values for part in parts]),
         base_values=np.concatenate([part.base_values for part in parts]),
-        std_errors=_field(parts, "std_errors", lambda one: np.full(one.shape, _error(one))),
+        std_errors=_field(parts, "std_errors", lambda part: np.full(part.shape, _error(part))),
         data=concatenate([part.data for part in parts]),
         instance_names=names,
         instance_index=index,
@@ -139,19 +139,19 @@ def _require_one_baseline(parts: Sequence[AnyPart]) -> None:
 def _require_one_question(parts: Sequence[AnyPart]) -> None:
     """Refuses parts whose fingerprints or baselines differ, and several quantities of the data."""
     prints = [part.fingerprint for part in parts]
-    for number, one in enumerate(prints):
-        _require_same_facts(number, one.question, prints[0].question)
+    for number, fingerprint in enumerate(prints):
+        _require_same_facts(number, fingerprint.question, prints[0].question)
     _require_one_baseline(parts)
     seen: dict[str, tuple[int, str]] = {}  # by key, the first part that has it
-    for number, one in enumerate(prints):
-        for key, digest in one.digests().items():
+    for number, fingerprint in enumerate(prints):
+        for key, digest in fingerprint.digests().items():
             first, known = seen.setdefault(key, (number, digest))
             if digest != known:
                 name = key.partition(" ")[0]
                 text = (ROWS if name == "rows" else MODEL).format(first=first)
                 raise InputError(f"stats[{ENTRIES[name]!r}]: explanation {number} {text}")
-    if len(parts) > 1 and all(one.provenance.get("method") == "QII" for one in parts):
-        if any(one.data is None for one in parts):
+    if len(parts) > 1 and all(part.provenance.get("method") == "QII" for part in parts):
+        if any(part.data is None for part in parts):
             name = parts[0].provenance.get("quantity")
             raise InputError(
                 f"quantity={name!r} is one number for the whole data, without instances to join. "
@@ -179,10 +179,10 @@ def _short(value: Any) -> str:
 def _field(parts: Sequence[AnyPart], name: str, filled: Callable[[AnyPart], Any]) -> Any:
     """Joins a field that some parts lack, filled for these; None if all lack it."""
     arrays = [getattr(part, name) for part in parts]
-    if all(one is None for one in arrays):
+    if all(array is None for array in arrays):
         return None
     pairs = zip(arrays, parts, strict=True)
-    return np.concatenate([filled(part) if one is None else one for one, part in pairs])
+    return np.concatenate([filled(part) if array is None else array for array, part in pairs])
 
 
 def _every_player(part: AnyPart) -> np.ndarray:

@@ -47,6 +47,10 @@ class Plan:
         programs: int. Number of programs still to be compiled; a lower limit for draws of QII and
             searches for rules.
         backend: "jax" or "host".
+        path: "tiled" (by the engine's programs), "small" (few rows, which need none) or "closed
+            form".
+        tokens: (int, int) or None. The token positions of prompts that the model reads, and those
+            that it would read if no prefix were read once for several coalitions.
 
     Example:
         >>> import numpy as np
@@ -65,6 +69,8 @@ class Plan:
     shares: dict[str, int]
     programs: int
     backend: str
+    path: str = "tiled"
+    tokens: tuple[int, int] | None = None
 
     @property
     def memory(self) -> int:
@@ -93,7 +99,11 @@ class Plan:
         who = f"structure {self.structure!r}" if self.structure else "the model"
         many = f"{count(self.programs, 'program')} to compile"
         shares = ", ".join(f"{name} {size / 1e6:,.1f}" for name, size in self.shares.items())
-        return (
+        read = ""
+        if self.tokens is not None:
+            read = f"{self.tokens[0]:,} token positions ({self.tokens[1]:,} without prefixes); "
+        return read + (
             f"{who} in {self.backend} answers in {count(self.model_calls, 'call')}, "
-            f"tile {self.tile:,}; {many}; about {self.memory / 1e6:,.1f} MB ({shares})"
+            f"path {self.path}, tile {self.tile:,}; {many}; "
+            f"about {self.memory / 1e6:,.1f} MB ({shares})"
         )

@@ -46,7 +46,7 @@ def _rows(profile: Any, N: int) -> list[dict[str, Any]]:
     if frame.is_frame:
         labels, columns = frame.labels, frame.columns()
         rows = [
-            dict(zip(labels, [one[n] for one in columns], strict=True)) for n in range(len(profile))
+            dict(zip(labels, [c[n] for c in columns], strict=True)) for n in range(len(profile))
         ]
     elif isinstance(profile, Mapping):
         rows = [profile]

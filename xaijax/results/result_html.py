@@ -1,6 +1,6 @@
 """Shows an Explanation, Interactions and a private copy in a notebook.
 
-Nothing is computed anew: all numbers are read from the result. One instance is shown with signed
+All numbers are read from the result; none is computed. One instance is shown with signed
 values and intervals, several with the mean |value|.
 """
 
@@ -29,74 +29,92 @@ LEVEL = 0.95  # confidence level of intervals
 OUTPUTS = 4  # outputs that have their own columns
 
 
-def explanation_html(one: Explanation) -> str:
+def explanation_html(result: Explanation) -> str:
     """The question, how certain it is, the largest players, and how it was made."""
-    lines = [how_sure(one), describe_question(one.provenance)]
-    if one.values.shape[0] == 1 and one.base_values.ndim == 1:
-        lines.append(f"base value {one.base_values[0] + 0.0:.4g}")
-    if one.provenance.get("meaning") is not None:
-        lines.append(str(one.provenance["meaning"]))
-    if one.present is not None and len(one.values) > 1:
+    lines = [how_sure(result), describe_question(result.provenance)]
+    if result.values.shape[0] == 1 and result.base_values.ndim == 1:
+        lines.append(f"base value {result.base_values[0] + 0.0:.4g}")
+    if result.provenance.get("meaning") is not None:
+        lines.append(str(result.provenance["meaning"]))
+    if result.present is not None and len(result.values) > 1:
         # One number is a different player in each instance, so a mean over them is meaningless.
-        counts = one.present.sum(axis=1)
+        counts = result.present.sum(axis=1)
         body = _said(f"players of each instance: {counts.min():,} to {counts.max():,}")
     else:
-        shown = None if one.present is None else np.flatnonzero(one.present.any(axis=0))
-        inputs = _data_of(one) if len(one.values) == 1 else None
-        half, level = _half_widths(one), _level(one)
-        names, outputs = one.feature_names, one.output_names
-        body = _ranked(one.values, half, names, outputs, "player", shown, inputs, level)
-    facts = {**one.provenance, **one.stats}
-    return html.card(headline(one), filter(None, lines), [body], MADE, facts)
+        shown = None if result.present is None else np.flatnonzero(result.present.any(axis=0))
+        inputs = _data_of(result) if len(result.values) == 1 else None
+        half, level = _half_widths(result), _level(result)
+        names, outputs = result.feature_names, result.output_names
+        body = _ranked(result.values, half, names, outputs, "player", shown, inputs, level)
+    facts = {**result.provenance, **result.stats}
+    alone = result.values.shape[::2] == (1,)
+    said = [_prompt(result), body] if result.segments and alone else [body]
+    return html.card(headline(result), filter(None, lines), said, MADE, facts)
 
 
-def interactions_html(one: Interactions, head: str) -> str:
+COLOURS = "230,126,22", "43,108,176"  # orange above 0, blue below, which all eyes tell apart
+
+
+def _prompt(result: Explanation) -> str:
+    """The text of one prompt, each segment on its colour, with its value as a title."""
+    values, texts = result.values[0], (result.segments or ((),))[0]
+    limit = float(np.abs(values).max()) or 1.0
+    parts = [
+        f'<span title="{value:+.4g}" style="background:rgba({COLOURS[int(value < 0)]},'
+        f'{0.8 * abs(value) / limit:.2f})">{html.text(text, len(text) + 1)}</span>'
+        for value, text in zip(values, texts, strict=True)
+    ]
+    legend = f"orange raises the answer, blue lowers it, by {limit:.3g} at most"
+    return f"<div>{' '.join(parts)}</div>{_said(legend)}"
+
+
+def interactions_html(result: Interactions, head: str) -> str:
     """The largest sets of several players; single players if there are no others."""
-    joined = np.array([m for m, S in enumerate(one.sets) if len(S) > 1], int)
-    names = [named(S) for S in one.set_names]
+    joined = np.array([m for m, S in enumerate(result.sets) if len(S) > 1], int)
+    names = [named(S) for S in result.set_names]
     shown = joined if len(joined) else None
-    half = _half_widths(one)
-    body = _ranked(one.values, half, names, one.output_names, "players", shown)
-    lines = filter(None, [sure_of(one), describe_question(one.provenance)])
-    return html.card(head, lines, [body], MADE, {**one.provenance, **one.stats})
+    half = _half_widths(result)
+    body = _ranked(result.values, half, names, result.output_names, "players", shown)
+    lines = filter(None, [sure_of(result), describe_question(result.provenance)])
+    return html.card(head, lines, [body], MADE, {**result.provenance, **result.stats})
 
 
-def private_html(one: PrivateExplanation, lines: list[str]) -> str:
+def private_html(result: PrivateExplanation, lines: list[str]) -> str:
     """Values with noise and intervals of the noise: what the copy holds, and no more."""
-    half = one.half_widths() if {"lattice", "scale"} <= set(one.mechanism) else None
-    body = _ranked(one.values, half, one.feature_names, one.output_names, "player")
-    facts = {**one.mechanism, **one.provenance}
+    half = result.half_widths() if {"lattice", "scale"} <= set(result.mechanism) else None
+    body = _ranked(result.values, half, result.feature_names, result.output_names, "player")
+    facts = {**result.mechanism, **result.provenance}
     return html.card(lines[0], [line.strip() for line in lines[1:]], [body], MADE, facts)
 
 
-def _half_widths(one: Any) -> np.ndarray | None:
+def _half_widths(result: Any) -> np.ndarray | None:
     """Half-widths [N, P] or [N, P, K] at 95 %; None without errors, or if none are known."""
-    bounds = getattr(one, "bounds", None)
+    bounds, shape = getattr(result, "bounds", None), result.values.shape
     if bounds is not None:
-        return np.broadcast_to(bounds.reshape(-1, *[1] * (one.values.ndim - 1)), one.values.shape)
-    return None if one.std_errors is None else one.half_widths(LEVEL)
+        return np.broadcast_to(bounds.reshape(-1, *[1] * (len(shape) - 1)), shape)
+    return None if result.std_errors is None else result.half_widths(LEVEL)
 
 
-def _level(one: Any) -> float | None:
+def _level(result: Any) -> float | None:
     """Confidence level of the half-widths; amortised values store their own. None if unknown."""
-    bounded = getattr(one, "bounds", None) is not None
-    return one.provenance.get("confidence") if bounded else LEVEL
+    bounded = getattr(result, "bounds", None) is not None
+    return result.provenance.get("confidence") if bounded else LEVEL
 
 
-def _data_of(one: Explanation) -> Callable[[int], str] | None:
+def _data_of(result: Explanation) -> Callable[[int], str] | None:
     """A function that gives the instance's own input of a player, as text."""
     try:
-        columns = one.player_data()
+        columns = result.player_data()
     except InputError:  # columns do not fit the data; only the values are shown
         return None
     if all(column is None for column in columns):
         return None
 
-    def own(j: int) -> str:
+    def input_of(j: int) -> str:
         column = columns[j]
         return "" if column is None else html.text(_plain(column[0]), html.INPUT)
 
-    return own
+    return input_of
 
 
 def _plain(value: Any) -> str:
@@ -119,7 +137,7 @@ def _ranked(
 ) -> str:
     """The table of the largest values [N, P] or [N, P, K], with half-widths at a level.
 
-    among: positions that may be shown, or None; own: for one instance, a player's input.
+    among: positions that may be shown, or None; inputs: for one instance, a player's input.
     """
     N = len(values)
     finite = finite_instances(values)
@@ -143,7 +161,7 @@ def _ranked(
     rows = []
     for j, drawing in zip(places, bars, strict=True):
         numbers = np.atleast_1d(shown[j])[:OUTPUTS]
-        row = [html.text(names[j], html.NAME), drawing, *(f"{one + 0.0:.4g}" for one in numbers)]
+        row = [html.text(names[j], html.NAME), drawing, *(f"{v + 0.0:.4g}" for v in numbers)]
         row += [] if inputs is None else [inputs(j)]
         if error is not None:
             row.append(_interval(shown[j], error[j], signed))
@@ -165,7 +183,7 @@ def _columns(number: str, outputs: Sequence[str] | None) -> list[str]:
     if outputs is None:
         return [number]
     more = f" (and {len(outputs) - OUTPUTS:,} more outputs)" if len(outputs) > OUTPUTS else ""
-    heads = [f"{number} of {html.cut(one, 16)}" for one in outputs[:OUTPUTS]]
+    heads = [f"{number} of {html.cut(name, 16)}" for name in outputs[:OUTPUTS]]
     return [*heads[:-1], heads[-1] + more]
 
 
@@ -199,8 +217,8 @@ def _bars(values: np.ndarray, half: np.ndarray | None, signed: bool) -> Iterator
     for value, error in zip(values, wide, strict=True):
         end = (value - low) / span
         colour = (html.UP if value > 0 else html.DOWN) if signed else html.GREY
-        ends = ((value - error - low) / span, (value + error - low) / span) if error else None
-        yield html.bar([(zero, end, colour)], zero, ends)
+        whisker = ((value - error - low) / span, (value + error - low) / span) if error else None
+        yield html.bar([(zero, end, colour)], zero, whisker)
 
 
 SHOWN, CONDITIONS = 10, 8  # rules of a card, and conditions of each that are written out
@@ -214,7 +232,7 @@ def rule_html(rule: Any, most: int = WHOLE) -> str:
         `CONDITIONS` conditions are written out.
     """
     written = rule.rule if most == WHOLE else rule.rule[:CONDITIONS]
-    conditions = " AND ".join(f"<b>{html.text(one, most)}</b>" for one in written) or "TRUE"
+    conditions = " AND ".join(f"<b>{html.text(text, most)}</b>" for text in written) or "TRUE"
     left = len(rule.rule) - len(written)
     conditions += f" AND {left:,} more" if left else ""
     remarks = f" <i>({html.text('; '.join(rule.remarks), most)})</i>" if rule.remarks else ""

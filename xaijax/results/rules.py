@@ -132,7 +132,7 @@ class Rule:
             if lost:
                 raise InputError(f"X has no column {lost[0]!r}, which the rule is about.")
             places = {j: labels.index(self.names[j]) for j in self.features}
-            rows = len(frame.given)
+            rows = len(frame.native)
         else:
             X = checks.as_array(X, "X") if _numbers(X) else np.asarray(X)
             frame = rows_of(X)
@@ -173,7 +173,7 @@ class Rule:
     @property
     def remarks(self) -> list[str]:
         """Remarks in addition to the sentence: "not accepted", and `note`."""
-        return [one for one in ("" if self.accepted else "not accepted", self.note) if one]
+        return [remark for remark in ("" if self.accepted else "not accepted", self.note) if remark]
 
     def _repr_html_(self) -> str:
         return rule_html(self, NAME)
@@ -185,8 +185,8 @@ class Rule:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns a dict of plain values, as `Rules.to_json` writes it; without `names`."""
-        state = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "names"}
-        predicates = [plain_predicate(one) for one in self.predicates]
+        state = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "names"}
+        predicates = [plain_predicate(predicate) for predicate in self.predicates]
         state |= {"rule": list(self.rule), "predicates": predicates}
         return state | {"prediction": plain(self.prediction)}
 
@@ -407,7 +407,7 @@ class Rules(Sequence[Rule]):
 def _rules(content: rules_json.Content) -> Rules:
     """The `Rules` from the result of `rules_json.read`."""
     names, rules, *facts = content
-    return Rules(tuple(Rule(names=names, **one) for one in rules), names, *facts)
+    return Rules(tuple(Rule(names=names, **rule) for rule in rules), names, *facts)
 
 
 def refuse_types(value: Any, name: str) -> Rules:

@@ -1,8 +1,8 @@
 """Checks whether two results answer one question: numbers shown together must be of one amount.
 
-`refuse_other_numbers` checks two explanations that are compared, judged or drawn together,
-`of_the_same` interactions that are shown with an explanation. What one of the two does not know (a
-model on the host, interactions without data, an array) is not compared.
+`refuse_other_numbers` checks two explanations that are compared, judged or drawn together.
+`of_the_same` checks interactions that are shown with an explanation. A fact that one of the two
+lacks (a model on the host, interactions without data, an array) is not compared.
 
 Letters: N instances, K outputs.
 """
@@ -54,13 +54,13 @@ def shared_amount(a: Explanation, b: Explanation) -> dict[str, Any]:
     """
     facts = {}
     for fact in (*AMOUNT, "column_of"):
-        known = [one.provenance[fact] for one in (a, b) if one.provenance.get(fact) is not None]
-        if known and all(equal(one, known[0]) for one in known):
+        known = [r.provenance[fact] for r in (a, b) if r.provenance.get(fact) is not None]
+        if known and all(equal(value, known[0]) for value in known):
             facts[fact] = known[0]
     outputs = outputs_of(a) or outputs_of(b)
     if outputs and a.output_names is None:
-        one = len({*outputs}) == 1
-        facts["selected_output"] = outputs[0] if one else "each instance's own"
+        alike = len({*outputs}) == 1
+        facts["selected_output"] = outputs[0] if alike else "each instance's own"
     return facts
 
 
@@ -71,7 +71,7 @@ def amount_of(provenance: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
         column = provenance.get("column_of")
         facts.pop("quantity_words", None)
         facts["quantity"] = column and describe_output(column)
-        facts = {fact: one for fact, one in facts.items() if one is not None}
+        facts = {fact: value for fact, value in facts.items() if value is not None}
     if "quantity" in facts:
         facts.setdefault("link", "identity")  # methods without a link, such as gradients
     elif kind == "aec":
@@ -112,14 +112,14 @@ def refuse_other_outputs(
     a: Explanation, b: Explanation, called: tuple[str, str], paired: bool
 ) -> None:
     """Raises InputError if the numbers of two explanations belong to different outputs."""
-    names = [one.output_names for one in (a, b)]
+    names = [result.output_names for result in (a, b)]
     if None not in names:
-        known = [list(one or ()) for one in names]
+        known = [list(outputs or ()) for outputs in names]
         if known[0] != known[1]:
             _refuse_outputs(called, known[0], known[1])
         return
     if a.values.ndim != b.values.ndim:
-        several = [list(one) if one else "one output" for one in names]
+        several = [list(outputs) if outputs else "one output" for outputs in names]
         _refuse_outputs(called, several[0], several[1])
     mine, other = _one_output(a), _one_output(b)
     if mine is None or other is None:
@@ -167,9 +167,9 @@ def of_the_same(explanation: Explanation, result: Interactions) -> Interactions:
     return result
 
 
-def output_of(one: Either) -> str | None:
+def output_of(result: Either) -> str | None:
     """The output of values [N, ..], as a page names it; None: there is only one."""
-    outputs = outputs_of(one)
+    outputs = outputs_of(result)
     return counted_outputs(outputs) if outputs else None
 
 
@@ -188,7 +188,7 @@ def _of_output(explanation: Explanation, result: Interactions) -> Interactions:
         result = result[:, :, wanted[0]]
     outputs = outputs_of(result)
     if outputs is None or wanted is None:
-        methods = {one.provenance.get("method") for one in (explanation, result)}
+        methods = {answer.provenance.get("method") for answer in (explanation, result)}
         if outputs is not wanted and len(methods) == 1 and None not in methods:
             _refuse("output", outputs and sorted(set(outputs)), wanted and sorted(set(wanted)))
     elif outputs != wanted:
@@ -197,19 +197,19 @@ def _of_output(explanation: Explanation, result: Interactions) -> Interactions:
     return result
 
 
-def outputs_of(one: Either) -> tuple[str, ...] | None:
+def outputs_of(result: Either) -> tuple[str, ...] | None:
     """Names of the output of each instance [N]; None: not known, or the model has only one."""
-    if outputs := output_of_each(one.stats, len(one)):
+    if outputs := output_of_each(result.stats, len(result)):
         return outputs
-    selected = one.provenance.get("selected_output")
-    return None if selected is None else (str(selected),) * len(one)
+    selected = result.provenance.get("selected_output")
+    return None if selected is None else (str(selected),) * len(result)
 
 
-def _one_output(one: Explanation) -> tuple[str, ...] | None:
+def _one_output(result: Explanation) -> tuple[str, ...] | None:
     """The same, also if the model's only output is a column that `as_model` chose."""
-    outputs, column = outputs_of(one), _column(one.provenance)
+    outputs, column = outputs_of(result), _column(result.provenance)
     if outputs is None and column is not None:
-        outputs = (column,) * len(one)
+        outputs = (column,) * len(result)
     # "yes" and "output yes" are the same: the name of a column, and of a model that chose it.
     return outputs and tuple(name.removeprefix("output ") for name in outputs)
 
@@ -219,7 +219,7 @@ def _refuse_other_data(explanation: Explanation, result: Interactions) -> None:
         return
     theirs, mine = rows_of(result.data), rows_of(explanation.data)
     if theirs.kind != mine.kind or theirs.instance != mine.instance:
-        _refuse("data", *[f"{one.kind}, {one.width:,} columns" for one in (theirs, mine)])
+        _refuse("data", *[f"{rows.kind}, {rows.width:,} columns" for rows in (theirs, mine)])
     if mine.kind == "array":  # all at once: an image has many columns
         columns = [(theirs.matrix(), mine.matrix())]
     else:
@@ -235,7 +235,7 @@ def _refuse_other_data(explanation: Explanation, result: Interactions) -> None:
 def _equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Equality, bool [N]; numbers are compared with the digits of the less precise side."""
     if a.dtype.kind == b.dtype.kind == "f":
-        narrow = min(a.dtype, b.dtype, key=lambda one: one.itemsize)
+        narrow = min(a.dtype, b.dtype, key=lambda dtype: dtype.itemsize)
         a, b = a.astype(narrow), b.astype(narrow)
         return (a == b) | (np.isnan(a) & np.isnan(b))
     if "O" in (a.dtype.kind, b.dtype.kind):
@@ -265,7 +265,7 @@ def _refuse_other_marks(explanation: Explanation, result: Interactions) -> None:
 
 
 def _refuse(what: str, theirs: Any, mine: Any) -> NoReturn:
-    shown = [text if len(text := repr(one)) <= 90 else text[:87] + "..." for one in (theirs, mine)]
+    shown = [text if len(text := repr(v)) <= 90 else text[:87] + "..." for v in (theirs, mine)]
     raise InputError(
         f"interactions: differ from the explanation in {what}: got {shown[0]}, expected "
         f"{shown[1]}. {SAME}"

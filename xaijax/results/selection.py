@@ -23,7 +23,7 @@ def split_key(
     Axes without a key are kept in full. A tuple inside of the key is one set of players.
     """
     keys = list(key) if isinstance(key, tuple) else [key]
-    dots = [i for i, one in enumerate(keys) if one is Ellipsis]
+    dots = [i for i, k in enumerate(keys) if k is Ellipsis]
     if dots:
         keys[dots[0] : dots[0] + 1] = [slice(None)] * max(ndim - len(keys) + 1, 0)
     if len(keys) > ndim or len(dots) > 1:

@@ -64,8 +64,8 @@ def positions(key: Any, sets: Sets, names: Sequence[str]) -> Selection:
     """
     if isinstance(key, str | tuple | frozenset | set):
         places: Selection = np.array([_position(key, sets, names)])
-    elif isinstance(key, list) and any(isinstance(one, str | tuple | frozenset) for one in key):
-        places = np.array([_position(one, sets, names) for one in key])
+    elif isinstance(key, list) and any(isinstance(entry, str | tuple | frozenset) for entry in key):
+        places = np.array([_position(entry, sets, names) for entry in key])
     else:
         places = resolve(key, len(sets), None, "set")[0]
     if not np.arange(len(sets))[places].size:
@@ -77,7 +77,7 @@ def positions(key: Any, sets: Sets, names: Sequence[str]) -> Selection:
 
 def _position(key: Any, sets: Sets, names: Sequence[str]) -> int:
     players = (key,) if isinstance(key, str) else tuple(key)
-    S = tuple(sorted({player_place(one, names, "set key") for one in players}))
+    S = tuple(sorted({player_place(player, names, "set key") for player in players}))
     if S not in sets:
         shown = named([names[p] for p in S])
         raise InputError(f"set key {key!r}: {shown!r} is not among these {len(sets):,} sets.")

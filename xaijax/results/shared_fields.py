@@ -26,15 +26,15 @@ PER_PLAYER = frozenset({"pool_std_errors"})
 PER_OUTPUT = frozenset({"completeness", "quantity", "pool_std_errors"})
 
 
-def shared_fields(one: Any, values: np.ndarray, features: Any, P: int) -> dict[str, Any]:
+def shared_fields(result: Any, values: np.ndarray, features: Any, P: int) -> dict[str, Any]:
     """The fields common to results of values [N, ...] or [N, ..., K], checked and frozen.
 
-    one: the result as it was given; features: the names of its P players, None: "player 0", ...
+    result: as it was given; features: the names of its P players, None: "player 0", ...
     """
     N, K = len(values), values.shape[2] if values.ndim == 3 else None
-    base_values = floats("base_values", one.base_values)
+    base_values = floats("base_values", result.base_values)
     check_shape("base_values", base_values.shape, (N,) if K is None else (N, K))
-    std_errors = one.std_errors
+    std_errors = result.std_errors
     if std_errors is not None:
         std_errors = floats("std_errors", std_errors)
         check_shape("std_errors", std_errors.shape, values.shape)
@@ -42,28 +42,28 @@ def shared_fields(one: Any, values: np.ndarray, features: Any, P: int) -> dict[s
     features = [] if features is None else listed(features, "feature_names")
     if not features:
         features = tuple(f"player {j}" for j in range(P))
-    outputs = one.output_names
+    outputs = result.output_names
     if K is not None and outputs is None:
         outputs = tuple(f"output {k}" for k in range(K))
-    exact, stats, present = one.exact, facts("stats", one.stats), one.present
+    exact, stats, present = result.exact, facts("stats", result.stats), result.present
     if present is not None:
         present = read_only(as_array(present, "present", ""))
         if present.dtype.kind != "b":
             raise InputTypeError(f"present: got dtype {present.dtype}; a bool mask is needed.")
         check_shape("present", present.shape, (N, P))
-    index, labels = checked_labels(one.instance_index, one.instance_names, N)
+    index, labels = checked_labels(result.instance_index, result.instance_names, N)
     return {
         "values": values,
         "base_values": base_values,
         "std_errors": std_errors,
-        "data": None if one.data is None else frozen_rows(one.data, N),
+        "data": None if result.data is None else frozen_rows(result.data, N),
         "feature_names": names("feature_names", features, P, unique=True),
         "output_names": names("output_names", outputs, K, unique=True),
         "instance_names": labels,
         "instance_index": index,
         "exact": yes_or_no(bool(exact) if isinstance(exact, np.bool_) else exact, "exact"),
         "stats": MappingProxyType({key: read_only(value) for key, value in stats.items()}),
-        "provenance": MappingProxyType(dict(facts("provenance", one.provenance))),
+        "provenance": MappingProxyType(dict(facts("provenance", result.provenance))),
         "present": present,
     }
 
@@ -95,18 +95,18 @@ def texts_of(index: Any) -> tuple[str, ...]:
     return tuple(", ".join(map(str, label)) for label in index)
 
 
-def labels_of(one: Any) -> Any:
+def labels_of(result: Any) -> Any:
     """Labels of the N instances for a frame: their index, names or positions."""
-    if one.instance_index is not None:
-        return one.instance_index
-    if one.instance_names is not None:
-        return np.array(one.instance_names, dtype=object)
-    return np.arange(len(one))
+    if result.instance_index is not None:
+        return result.instance_index
+    if result.instance_names is not None:
+        return np.array(result.instance_names, dtype=object)
+    return np.arange(len(result))
 
 
-def repeated_labels(one: Any, times: int) -> Any:
+def repeated_labels(result: Any, times: int) -> Any:
     """The same labels as a column, each repeated `times` times."""
-    labels = labels_of(one)
+    labels = labels_of(result)
     if getattr(labels, "nlevels", 1) > 1:
         labels = labels.to_flat_index()
     return labels.repeat(times)
@@ -132,16 +132,16 @@ def joined_labels(parts: Sequence[Any]) -> tuple[Any, tuple[str, ...] | None]:
     return index, None if index is None else texts_of(index)
 
 
-def index_of_rows(one: Any, rows: Selection) -> Any:
+def index_of_rows(result: Any, rows: Selection) -> Any:
     """The index of some rows of a result.
 
     Rows of a frame with a default index keep their labels in that frame, so that a join finds them.
     """
-    if one.instance_index is not None:
-        return one.instance_index[rows]
-    if one.instance_names is not None or one.data is None:
+    if result.instance_index is not None:
+        return result.instance_index[rows]
+    if result.instance_names is not None or result.data is None:
         return None
-    return rows_of(take_rows(one.data, rows)).index
+    return rows_of(take_rows(result.data, rows)).index
 
 
 def stats_of_rows(
@@ -151,14 +151,14 @@ def stats_of_rows(
 
     players: None if the values are not of players.
     """
-    taken = {name: one[rows] if per_instance(one, N) else one for name, one in stats.items()}
+    taken = {name: v[rows] if per_instance(v, N) else v for name, v in stats.items()}
     for name in PER_PLAYER & taken.keys() if players is not None else ():
         taken[name] = taken[name][:, players]
     return taken
 
 
 class ResultOfRows:
-    """What a frozen result of N instances does whatever its values are of."""
+    """Members of all frozen results of N instances, whatever their values mean."""
 
     values: np.ndarray
 
@@ -182,32 +182,33 @@ class ResultOfRows:
 
     def _plain(self) -> dict[str, Any]:
         """The fields, with mappings that can be pickled."""
-        state = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        state = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
         return {
-            name: dict(one) if isinstance(one, MappingProxyType) else one
-            for name, one in state.items()
+            name: dict(value) if isinstance(value, MappingProxyType) else value
+            for name, value in state.items()
         }
 
     def _save(self, path: str | os.PathLike[str], format: str, later: Sequence[str] = ()) -> None:
         """Writes all fields; `later`, which older versions do not know, if they are set."""
         state = self._plain().items()
-        npz.write(path, {n: one for n, one in state if n not in later or one is not None}, format)
+        npz.write(path, {n: v for n, v in state if n not in later or v is not None}, format)
 
     def _of_rows(self, rows: Selection, columns: Any) -> dict[str, Any]:
         """The fields of some instances, and of some players or sets."""
-        one: Any = self
+        result: Any = self
+        errors = result.std_errors
         return {
-            "values": one.values[rows][:, columns],
-            "base_values": one.base_values[rows],
-            "std_errors": None if one.std_errors is None else one.std_errors[rows][:, columns],
-            "data": take_rows(one.data, rows),
-            "instance_names": one.instance_names and take(one.instance_names, rows),
-            "instance_index": index_of_rows(one, rows),
+            "values": result.values[rows][:, columns],
+            "base_values": result.base_values[rows],
+            "std_errors": None if errors is None else errors[rows][:, columns],
+            "data": take_rows(result.data, rows),
+            "instance_names": result.instance_names and take(result.instance_names, rows),
+            "instance_index": index_of_rows(result, rows),
         }
 
 
 def rebuilt(kind: Callable[..., Any], state: dict[str, Any]) -> Any:
-    """What `__reduce__` took apart."""
+    """Rebuilds an object from the parts that `__reduce__` returned."""
     return kind(**state)
 
 
@@ -252,7 +253,7 @@ class FrozenDict(dict[str, Any]):
 def frozen(value: Any) -> Any:
     """Dicts and lists in frozen form, at any depth; anything else as it is."""
     if isinstance(value, Mapping):
-        return FrozenDict({name: frozen(one) for name, one in value.items()})
+        return FrozenDict({name: frozen(item) for name, item in value.items()})
     return tuple(map(frozen, value)) if isinstance(value, list | tuple) else read_only(value)
 
 
@@ -260,14 +261,14 @@ class FrozenArrays:
     """Makes the arrays of a frozen dataclass read-only views."""
 
     def __post_init__(self) -> None:
-        for one in fields(self):  # type: ignore[arg-type]
-            object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
+        for field in fields(self):  # type: ignore[arg-type]
+            object.__setattr__(self, field.name, read_only(getattr(self, field.name)))
 
 
 def thawed(value: Any) -> Any:
     """Converts the result of `frozen` back to dicts and lists."""
     if isinstance(value, Mapping):
-        return {name: thawed(one) for name, one in value.items()}
+        return {name: thawed(item) for name, item in value.items()}
     return list(map(thawed, value)) if isinstance(value, tuple) else value
 
 
@@ -276,9 +277,9 @@ def floats(name: str, array: Any) -> np.ndarray:
     return read_only(real_numbers(array, name))
 
 
-def values_of(one: Any, axis: str) -> np.ndarray:
+def values_of(result: Any, axis: str) -> np.ndarray:
     """The values of a result as float64; axis: the letter of the players or sets."""
-    values = floats("values", one.values)
+    values = floats("values", result.values)
     if values.ndim not in (2, 3):
         raise InputError(f"values: got {values.shape}; accepted are [N, {axis}], [N, {axis}, K].")
     return values
@@ -306,13 +307,26 @@ def names(name: str, values: Any, size: int | None, unique: bool) -> tuple[str, 
     values = listed(values, name)
     if size is None:
         raise InputError(f"{name}: values [N, P] have one output; pass None or values [N, P, K].")
-    result = tuple(str(one) for one in values)
+    result = tuple(str(value) for value in values)
     if len(result) != size:
         raise InputError(f"{name}: got {len(result)} names; the values need {size}.")
     if unique and len(set(result)) < size:
-        twice = next(one for one in result if result.count(one) > 1)
+        twice = next(text for text in result if result.count(text) > 1)
         raise InputError(f"{name}: {twice!r} is there more than once; names must differ.")
     return result
+
+
+def unique(texts: Sequence[str]) -> tuple[str, ...]:
+    """Texts as names that all differ: one that occurs again has its number."""
+    seen: Counter[str] = Counter()
+    names: list[str] = []
+    for text in texts:
+        name = " ".join(text.split()) or repr(text)
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    if len(set(names)) < len(names):  # one is called "a (2)" itself
+        return tuple(f"{p}: {name}" for p, name in enumerate(names))
+    return tuple(names)
 
 
 def facts(name: str, values: Any) -> Mapping[str, Any]:
@@ -400,10 +414,10 @@ def player_columns(
     return [None] * len(feature_names)
 
 
-def player_data(one: Any) -> list[np.ndarray | None]:
+def player_data(result: Any) -> list[np.ndarray | None]:
     """The column of `data` of each player, P arrays [N]; None for a player without exactly one."""
-    known = one.provenance.get("player_columns")
-    places, rows = player_columns(one.data, one.feature_names, known), rows_of(one.data)
+    known = result.provenance.get("player_columns")
+    places, rows = player_columns(result.data, result.feature_names, known), rows_of(result.data)
     return [None if j is None else rows.column(j) for j in places]
 
 

@@ -107,16 +107,16 @@ class TopK:
         N, k = self.players.shape[:2]
         K = len(self.output_names or (None,))
 
-        def flat(one: np.ndarray) -> np.ndarray:
-            return np.moveaxis(one.reshape(N, k, K), 1, 2).ravel()
+        def flat(array: np.ndarray) -> np.ndarray:
+            return np.moveaxis(array.reshape(N, k, K), 1, 2).ravel()
 
         table: dict[str, Any] = {"instance": repeated_labels(self, K * k)}
         if self.output_names is not None:
             table["output"] = np.tile(np.array(self.output_names, object).repeat(k), N)
         table["rank"] = np.tile(np.arange(1, k + 1), N * K)
         table["player"] = np.array(self.names, object)[flat(self.players)]
-        for column, one in (("value", self.values), ("half_width", self.half_widths)):
-            table[column] = flat(one)
+        for column, array in (("value", self.values), ("half_width", self.half_widths)):
+            table[column] = flat(array)
         table["certain"] = flat(self.certain)
         return frame_of(table, [range(N * K * k)], [None])
 
@@ -142,7 +142,7 @@ def top_of(explained: Explanation, k: Any, confidence: Any) -> TopK:
         certain = np.broadcast_to(
             recorded.reshape((N,) + (1,) * (values.ndim - 1)), certain.shape
         ).copy()
-    top, widths = (np.take_along_axis(one, players, axis=1) for one in (values, half))
+    top, widths = (np.take_along_axis(array, players, axis=1) for array in (values, half))
     names = explained.feature_names, explained.instance_names, explained.output_names
     index = explained.instance_index
     return TopK(k, confidence, players, top, widths, certain, holds, *names, index)
@@ -186,7 +186,7 @@ def half_widths_together(explained: Explanation, confidence: float) -> tuple[np.
             # both.
             whole = stats.get("whole_pairs")
             both = (pairs, whole) if _of_each(whole, N) else (pairs,)
-            quantile = np.max([_sequence(np.where(exact, 0, one), missed) for one in both], axis=0)
+            quantile = np.max([_sequence(np.where(exact, 0, n), missed) for n in both], axis=0)
     else:
         checks = _one(stats.get("checks")) if bound == "checks" else 1
         dof = stats.get("dof")
@@ -247,5 +247,5 @@ def _one(value: Any) -> Any:
     """The entry of all parts of a merged result, ignoring exact ones; a tuple if they differ."""
     if not isinstance(value, list | tuple):
         return value
-    said = {one for one in value if one not in (None, "rounding")}
+    said = {entry for entry in value if entry not in (None, "rounding")}
     return said.pop() if len(said) == 1 else tuple(value)

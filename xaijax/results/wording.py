@@ -87,11 +87,11 @@ def changed(facts: Mapping[str, Any], kind: str) -> str:
         return f"{start} rows that a given sampler drew{together} and from one and the same row"
     whose = "the data" if facts.get("pool_is_data") else "a pool"
     rows = f"{facts.get('pool_rows', 0):,} in {whose}"
-    one = f"a random person of {rows}"
+    person = f"a random person of {rows}"
     if facts.get("pool_weights") == "given":
-        one = f"a person drawn from {rows} by given weights"
+        person = f"a person drawn from {rows} by given weights"
     same = "" if alone else " and from one and the same person"
-    return f"{start} {one}{together}{same}"
+    return f"{start} {person}{together}{same}"
 
 
 def _index(explanation: Explanation) -> str:
@@ -155,8 +155,10 @@ def nothing(explanation: Explanation) -> str:
     return "No input has any influence." if explanation.exact else "No draw showed any influence."
 
 
-def ends(explanation: Explanation, quantity: float | None, base: float, total: Any) -> str | None:
-    """The answers at both ends of the influences of one person; None if they are not known.
+def both_answers(
+    explanation: Explanation, quantity: float | None, base: float, total: Any
+) -> str | None:
+    """The answers with nothing and with all inputs replaced; None if they are not known.
 
     quantity: with nothing replaced; base: with all inputs replaced, 0 for distances; total: the
     distance between the two, if it is known.

@@ -1,7 +1,7 @@
 """Sweeps: many rows explained part by part, in a directory that is never lost.
 
-A part is a range of rows and the file of their explanation. Workers get a recipe of the explainer
-and a range; the rows are read where they are explained; files, not messages, say what is done.
+A part is a range of rows and the file of their explanation. A worker gets a recipe of the explainer
+and a range, and reads the rows itself. Files, not messages, show which parts are done.
 
 Reading order:
 
@@ -12,7 +12,7 @@ Reading order:
     run         `Run` and `open_run`: what a directory holds
     exports     a run as a Parquet file or a zarr group
     task        one part, run anywhere
-    question    what is asked, as JSON, by which a later call resumes or is refused
+    question    the question as JSON, with which a later call must agree to resume
     inputs      the rows, wherever they are
     directory   the files of a run, written whole or not at all; one driver at a time
     parquet     rows of Parquet files, by row groups

@@ -65,7 +65,7 @@ class RunDirectory:
             raise InputError(f"out: {path} is a file; give the name of a directory.")
         if path.is_dir() and not (path / MANIFEST).exists():
             known = (".", LOCK, DISTINCT, LABELS)  # of a driver that did not write its manifest
-            others = [one.name for one in path.iterdir() if not one.name.startswith(known)]
+            others = [file.name for file in path.iterdir() if not file.name.startswith(known)]
             if others:
                 raise InputError(
                     f"out: {path} holds other files ({min(others)!r}) and no run. Give a new or an "
@@ -86,7 +86,7 @@ class RunDirectory:
             if facts["format"] != FORMAT or facts["schema"] > SCHEMA:
                 raise ValueError(f"it holds {facts['format']!r:.40}, schema {facts['schema']!r:.9}")
             sizes = [facts[name] for name in ("rows", "distinct", "rows_per_part", "parts")]
-            if not all(type(one) is int and one > 0 for one in sizes):
+            if not all(type(size) is int and size > 0 for size in sizes):
                 raise ValueError("its sizes are no whole numbers")
             if cut_of(facts).parts != facts["parts"]:
                 raise ValueError("its ranges are not those of its parts")
@@ -209,9 +209,9 @@ class RunDirectory:
         """
         term = Term(f"{LOCK}{whose}", uuid.uuid4().hex)
         with contextlib.ExitStack() as held:
-            held.enter_context(self._locked(LOCK, term.mark, shared=bool(whose)))
+            held.enter_context(self._locked(LOCK, term.token, shared=bool(whose)))
             if whose:
-                held.enter_context(self._locked(term.lock, term.mark, shared=False))
+                held.enter_context(self._locked(term.lock, term.token, shared=False))
             else:  # no shard's driver is alive, and none of their workers writes any more
                 for path in self.path.glob(f"{LOCK}-*"):
                     path.unlink(missing_ok=True)
@@ -225,13 +225,13 @@ class RunDirectory:
                     said = (self.path / term.lock).read_text()
                 except FileNotFoundError:
                     said = ""
-                if term.mark not in said:
+                if term.token not in said:
                     raise InputError(f"{self.path} has another driver now: a part is not written.")
             yield
 
     @contextlib.contextmanager
-    def _locked(self, name: str, mark: str, shared: bool) -> Iterator[None]:
-        """Holds a driver's lock file, with the mark and who holds it."""
+    def _locked(self, name: str, token: str, shared: bool) -> Iterator[None]:
+        """Holds a driver's lock file, with the token and who holds it."""
         with os.fdopen(os.open(self.path / name, os.O_RDWR | os.O_CREAT, 0o666), "r+") as file:
             try:
                 lock(file.fileno(), shared, wait=False)
@@ -246,7 +246,7 @@ class RunDirectory:
             with _flock(self.path / WRITING, shared=False):  # no earlier worker writes a part
                 file.seek(0)
                 file.truncate()
-                file.write(f"host {socket.gethostname()}, process {pid}, since {start}\n{mark}\n")
+                file.write(f"host {socket.gethostname()}, process {pid}, since {start}\n{token}\n")
                 file.flush()
             try:
                 yield
@@ -266,17 +266,17 @@ class RunDirectory:
             return 0.0
 
     @property
-    def kept(self) -> int:
+    def written(self) -> int:
         """Number of parts that have a file."""
         return sum(1 for _ in self.path.glob("part-*.npz"))
 
 
 @dataclass(frozen=True)
 class Term:
-    """One driver's term: the name of its lock file, and the mark that it wrote there."""
+    """One driver's term: the name of its lock file, and the token that it wrote there."""
 
     lock: str
-    mark: str
+    token: str
 
 
 @contextlib.contextmanager
@@ -298,23 +298,23 @@ MOST = 10_000  # rows of a part
 
 @dataclass(frozen=True)
 class Cut:
-    """Consecutive stretches (first row, last row + 1, rows per part), beginning at row 0.
+    """Consecutive chunks (first row, last row + 1, rows per part), beginning at row 0.
 
-    Only the last part of a stretch may be smaller.
+    Only the last part of a chunk may be smaller.
     """
 
-    stretches: tuple[tuple[int, int, int], ...]
+    chunks: tuple[tuple[int, int, int], ...]
 
     @classmethod
     def read(cls, entries: Sequence[Sequence[int]], rows: int) -> Cut:
-        """Stretches of a manifest; raises ValueError unless they cover every row exactly once."""
-        stretches = tuple((int(first), int(last), int(each)) for first, last, each in entries)
-        ends = [0, *(last for _, last, _ in stretches)]
-        if [first for first, _, _ in stretches] != ends[:-1] or ends[-1] != rows:
+        """Chunks of a manifest; raises ValueError unless they cover every row exactly once."""
+        chunks = tuple((int(first), int(last), int(each)) for first, last, each in entries)
+        bounds = [0, *(last for _, last, _ in chunks)]
+        if [first for first, _, _ in chunks] != bounds[:-1] or bounds[-1] != rows:
             raise ValueError("its ranges are not those of its rows")
-        if not all(first < last and each > 0 for first, last, each in stretches):
+        if not all(first < last and each > 0 for first, last, each in chunks):
             raise ValueError("its ranges hold no rows")
-        return cls(stretches)
+        return cls(chunks)
 
     @classmethod
     def of_size(cls, each: int, rows: int) -> Cut:
@@ -335,18 +335,18 @@ class Cut:
     @property
     def largest(self) -> int:
         """Rows of the largest part."""
-        return max(each for _, _, each in self.stretches)
+        return max(each for _, _, each in self.chunks)
 
     @property
     def parts(self) -> int:
         """Number of parts."""
-        return sum(-(-(last - first) // each) for first, last, each in self.stretches)
+        return sum(-(-(last - first) // each) for first, last, each in self.chunks)
 
     @cached_property
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """(first, last + 1) of the rows of each part."""
         return tuple(
             (at, min(at + each, last))
-            for first, last, each in self.stretches
+            for first, last, each in self.chunks
             for at in range(first, last, each)
         )

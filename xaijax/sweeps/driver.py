@@ -100,7 +100,7 @@ class Driver:
                 return
             outcome = OSError(f"{task.where()}: no valid file was left: {wrong or 'it is missing'}")
         if isinstance(outcome, ResumeMismatchError):
-            raise outcome  # every part would have another question than those that are there
+            raise outcome  # every part would answer another question than the existing ones
         if isinstance(outcome, Lost):
             self._deaths[task.part] += outcome.deaths
             if self._deaths[task.part] >= DEATHS:

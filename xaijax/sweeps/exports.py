@@ -82,15 +82,15 @@ def to_zarr(run: Run, path: Any) -> Path:
                 facts = told_of(run, result)
                 group = zarr.open_group(str(making), mode="w", attributes=facts)
                 making.chmod(0o700)
-                for name, one in fields.items():
+                for name, field in fields.items():
                     arrays[name] = group.create_array(
                         name,
-                        shape=(run.rows, *one.shape[1:]),
-                        chunks=(run.rows_per_part, *one.shape[1:]),
-                        dtype=str(one.dtype),
+                        shape=(run.rows, *field.shape[1:]),
+                        chunks=(run.rows_per_part, *field.shape[1:]),
+                        dtype=str(field.dtype),
                     )
-            for name, one in fields.items():
-                arrays[name][first : first + len(one)] = one
+            for name, field in fields.items():
+                arrays[name][first : first + len(field)] = field
         for path in making.rglob("*"):  # copies of the group copy the modes
             path.chmod(0o700 if path.is_dir() else 0o600)
         refuse_other_folder(target)  # again: the parts may have taken hours
@@ -118,7 +118,7 @@ def refuse_other_file(target: Path) -> None:
     file_to_write(target)
     if target.exists() and target.stat().st_size and not _is_own_file(target):
         raise InputError(
-            f"path: {target} is there, and is no Parquet file of a run; it is not replaced. Give "
+            f"path: {target} exists and is no Parquet file of a run, so it is not replaced. Give "
             "another name, or remove it first."
         )
 
@@ -133,7 +133,7 @@ def refuse_other_folder(target: Path) -> None:
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         what = "a link" if target.is_symlink() else "a file"
         raise InputError(f"path: {target} is {what}; give the name of a new directory.")
-    there = sorted(one.name for one in target.iterdir()) if target.is_dir() else []
+    there = sorted(entry.name for entry in target.iterdir()) if target.is_dir() else []
     others = [name for name in there if name not in (*OF_ZARR, *ARRAYS)]
     if there and (others or (_told(target) or {}).get("format") != MARK):
         first = (others or there)[0]
@@ -168,7 +168,7 @@ def _told(folder: Path) -> dict[str, Any] | None:
 
 
 def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str, Any]) -> None:
-    """Raises what `format` would raise once all parts are there, before any work.
+    """Raises, before any work, the errors that `format` would raise when all parts are done.
 
     Only names that were given to the model are known this early. It raises ImportError without the
     library, and InputError for rules in zarr, for columns with the same name, and for a file in the
@@ -232,27 +232,27 @@ def columns_of(
             name = "instance" if index.nlevels == 1 else f"instance_{level}"
             columns[name] = _arrow_of(index.get_level_values(n))
     if isinstance(result, Rules):
-        columns["rule"] = [" AND ".join(one.rule) or "TRUE" for one in result.rules]
-        rules = [one.as_dict() for one in result.rules]
+        columns["rule"] = [" AND ".join(rule.rule) or "TRUE" for rule in result.rules]
+        rules = [rule.as_dict() for rule in result.rules]
         for name in RULE_COLUMNS:
-            columns[name] = [one[name] for one in rules]
-        columns["prediction"] = [str(one) for one in columns["prediction"]]
+            columns[name] = [rule[name] for rule in rules]
+        columns["prediction"] = [str(label) for label in columns["prediction"]]
         columns["precision_lower"] = np.array(columns["precision_lower"], np.float64)
         columns["coverage"] = np.array(columns["coverage"], np.float64)
         return columns
     named = [("phi", result.values)]
     if errors:
         named.append(("se", errors_of(result)))
-    ends = [""] if result.output_names is None else [f"_{one}" for one in result.output_names]
+    suffixes = [""] if result.output_names is None else [f"_{name}" for name in result.output_names]
     base = result.base_values.reshape(len(result), -1)
     if index := output_of_each(result.stats, len(result)):
         columns["output"] = list(index)
-    columns |= {f"base_value{end}": base[:, k] for k, end in enumerate(ends)}
+    columns |= {f"base_value{suffix}": base[:, k] for k, suffix in enumerate(suffixes)}
     for word, array in named:
         array = array.reshape(*array.shape[:2], -1)
         for j, name in enumerate(result.feature_names):
-            for k, end in enumerate(ends):
-                label = f"{word}_{name}{end}"
+            for k, suffix in enumerate(suffixes):
+                label = f"{word}_{name}{suffix}"
                 if label in columns:
                     raise InputError(_twice(label))
                 columns[label] = np.ascontiguousarray(array[:, j, k])
@@ -265,7 +265,7 @@ def _arrow_of(labels: Any) -> Any:
     try:
         return arrow.Array.from_pandas(labels)
     except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError):
-        return arrow.array([str(one) for one in labels])
+        return arrow.array([str(label) for label in labels])
 
 
 def errors_of(explanation: Explanation) -> np.ndarray:
@@ -276,4 +276,4 @@ def errors_of(explanation: Explanation) -> np.ndarray:
 
 
 def _sampled(run: Run) -> bool:
-    return any(isinstance(one, Explanation) and one.std_errors is not None for _, one in run.read())
+    return any(isinstance(p, Explanation) and p.std_errors is not None for _, p in run.read())

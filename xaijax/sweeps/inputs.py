@@ -41,7 +41,7 @@ def source_of(X: Any, background: Any) -> InputRows:
     """
     if isinstance(X, str | os.PathLike) and str(X).endswith(".npy"):
         X = _opened(os.fspath(X))
-    names = isinstance(X, list | tuple) and any(isinstance(one, str | os.PathLike) for one in X)
+    names = isinstance(X, list | tuple) and any(isinstance(item, str | os.PathLike) for item in X)
     if names or isinstance(X, str | os.PathLike) or parquet.is_dataset(X):
         source: InputRows = parquet.source_of(X, *wanted_of(background), background)
     elif X is None:
@@ -241,7 +241,7 @@ def _of_array(array: Any) -> Iterator[bytes]:
     array = np.asanyarray(array)
     yield f"{array.dtype}{array.shape}".encode()
     if array.dtype.hasobject:
-        yield repr([(type(one).__name__, one) for one in array.ravel().tolist()]).encode()
+        yield repr([(type(value).__name__, value) for value in array.ravel().tolist()]).encode()
         return
     for _, part in checks.chunks(array):
         yield np.ascontiguousarray(part).tobytes()
@@ -253,16 +253,16 @@ def _digest_of_labels(index: Any) -> str:
     for n in range(index.nlevels):
         level = index.get_level_values(n)
         digest.update(str(level.dtype).encode())
-        for one in _of_array(level.to_numpy()):
-            digest.update(one)
+        for chunk in _of_array(level.to_numpy()):
+            digest.update(chunk)
     return digest.hexdigest()
 
 
 def digest_of_rows(X: Any) -> str:
     """SHA-256 of rows of any kind."""
     digest = hashlib.sha256()
-    for one in _bytes(X):
-        digest.update(one)
+    for chunk in _bytes(X):
+        digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -393,8 +393,8 @@ def of_run(folder: Path, source: InputRows, count: int) -> DistinctRows:
     return distinct
 
 
-# Some rows, to be read where they are explained: they travel by pickle. `place(row)` says where in
-# X a row of theirs is.
+# Some rows, pickled as a description and read by the worker. `place(row)` is the position in X of
+# one of them.
 RowSlice: TypeAlias = _Rows | _OfFile | _Scattered | parquet.ParquetRows
-# All rows of a sweep. `facts()` tells these rows from others, as JSON takes it, and reads all.
+# All rows of a sweep. `facts()` reads them all, and identifies them in the JSON of the question.
 InputRows: TypeAlias = Held | Picked | parquet.ParquetRows

@@ -21,7 +21,7 @@ from xaijax.core.public import public, public_class
 from xaijax.sweeps.exports import columns_of
 from xaijax.sweeps.inputs import background_of, wanted_of
 from xaijax.sweeps.question import checked_options
-from xaijax.sweeps.task import ExplainerRecipe, OpenedTask, set_x64
+from xaijax.sweeps.task import ExplainerRecipe, OpenedTask, set_x64, tiled
 from xaijax.tables.frames import frame_of_columns
 from xaijax.tables.rows import rows_of
 
@@ -61,7 +61,7 @@ class _Ready:
             )
         if errors not in self.empty:
             new = self.columns(row, errors)
-            self.empty[errors] = {name: np.asarray(one)[:0] for name, one in new.items()}
+            self.empty[errors] = {name: np.asarray(column)[:0] for name, column in new.items()}
         return dict(self.empty[errors])
 
 
@@ -99,7 +99,7 @@ class Batches:
             raise _not_a_batch("batch", TABLES, batch)
         self._refuse_twice(batch.schema.names)
         columns = {n: batch.column(i) for i, n in enumerate(batch.schema.names)}
-        read = {n: one.to_numpy(zero_copy_only=False) for n, one in self._read(columns).items()}
+        read = {n: c.to_numpy(zero_copy_only=False) for n, c in self._read(columns).items()}
         kind = arrow.Table if isinstance(batch, arrow.Table) else arrow.RecordBatch
         return kind.from_pydict(columns | self._values(read, columns))
 
@@ -119,8 +119,8 @@ class Batches:
             return self.arrow(batch)
         if not isinstance(batch, Mapping):
             raise _not_a_batch("batch", NAMED, batch)
-        columns = {name: np.asarray(one) for name, one in batch.items()}
-        lengths = {name: len(one) if one.ndim else None for name, one in columns.items()}
+        columns = {name: np.asarray(column) for name, column in batch.items()}
+        lengths = {name: len(column) if column.ndim else None for name, column in columns.items()}
         if None in lengths.values() or len(set(lengths.values())) > 1:
             raise InputError(f"a batch has columns of different lengths: {lengths}.")
         return columns | self._values(self._read(columns), columns)
@@ -228,9 +228,10 @@ def batches(
         (array([7, 8]), array([3., 2.]))
     """
     keywords = checked_options(explainer, options)
+    explainer = tiled(explainer)
     if columns is not None:
         columns = checks.listed(columns, "columns")
-        if not columns or not all(isinstance(one, str) for one in columns):
+        if not columns or not all(isinstance(name, str) for name in columns):
             raise InputTypeError(f"columns must be None or one name at least, got {columns!r:.60}.")
         checks.unique_names(columns, "columns")
     errors = checks.yes_or_no(errors, "errors")

@@ -19,11 +19,11 @@ import numpy as np
 from xaijax.core.checks import count
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.tables.arrow_columns import ArrowColumns, missing_in, settled
+from xaijax.tables.arrow_columns import ArrowColumns, layout_of, missing_in
 
 SUFFIXES = (".parquet", ".pq")
 ROWS = 1 << 16  # decoded at a time
-Given = tuple[tuple[str, Any], ...]  # columns of one value, and that value
+FixedColumns = tuple[tuple[str, Any], ...]  # columns of one value, and that value
 
 
 def is_dataset(X: Any) -> bool:
@@ -41,42 +41,42 @@ def source_of(X: Any, kind: str, columns: Sequence[str] | None, background: Any)
     It raises ImportError without pyarrow; InputError or InputTypeError for what cannot be read.
     """
     parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
-    found = _files(X)
+    files = _files(X)
     sizes, names, missing = [], None, set[str]()
     types: dict[str, dict[Any, None]] = {}
     cast: dict[str, str] = {}
-    for path, given in zip(found.paths, found.given, strict=True):
-        with _opened(parquet, path, found.system) as file:
+    for path, fixed in zip(files.paths, files.fixed, strict=True):
+        with _opened(parquet, path, files.system) as file:
             groups = range(file.num_row_groups)
             sizes.append(tuple(file.metadata.row_group(g).num_rows for g in groups))
-            own = _columns(file, columns, path, found.schema, [name for name, _ in given])
-            if names is not None and own != names:
-                raise InputError(f"X: {path} has the columns {own}, the first file has {names}.")
-            names = own
-            schema = file.schema_arrow if found.schema is None else found.schema
-            now = {name: schema.field(name).type for name in own}
-            missing |= missing_in(file, {n: one for n, one in now.items() if n not in missing})
-            missing |= {name for name, one in given if one is None}
-            for name, one in now.items():
-                types.setdefault(name, {})[one] = None
-            if found.schema is not None:
-                own_types = {one.name: one.type for one in file.schema_arrow}
-                cast |= {n: str(one) for n, one in now.items() if own_types.get(n, one) != one}
+            labels = _columns(file, columns, path, files.schema, [name for name, _ in fixed])
+            if names is not None and labels != names:
+                raise InputError(f"X: {path} has the columns {labels}, the first file has {names}.")
+            names = labels
+            schema = file.schema_arrow if files.schema is None else files.schema
+            now = {name: schema.field(name).type for name in labels}
+            missing |= missing_in(file, {n: dtype for n, dtype in now.items() if n not in missing})
+            missing |= {name for name, value in fixed if value is None}
+            for name, dtype in now.items():
+                types.setdefault(name, {})[dtype] = None
+            if files.schema is not None:
+                file_types = {field.name: field.type for field in file.schema_arrow}
+                cast |= {n: str(t) for n, t in now.items() if file_types.get(n, t) != t}
     if not any(map(any, sizes)):
         raise InputError("X has 0 rows; at least 1 is needed.")
     names = names or []
-    every = {name: list(own) for name, own in types.items()}
-    folders = {name for own in found.given for name, _ in own}
-    handed = settled(kind, names, every, missing, background, folders)
+    every = {name: list(seen) for name, seen in types.items()}
+    folders = {name for fixed in files.fixed for name, _ in fixed}
+    handed = layout_of(kind, names, every, missing, background, folders)
     if kind == "array":
-        _refuse_width(names, background, found.paths[0])
+        _refuse_width(names, background, files.paths[0])
     return ParquetRows(
-        tuple(found.paths),
+        tuple(files.paths),
         tuple(sizes),
         tuple(names),
         handed,
-        found.system,
-        tuple(found.given),
+        files.system,
+        tuple(files.fixed),
         tuple(sorted(cast.items())),
     )
 
@@ -90,8 +90,8 @@ class ParquetRows:
     columns: tuple[str, ...]
     handed: ArrowColumns  # the types of the columns
     system: Any = None  # of pyarrow.fs; None: the local one
-    given: tuple[Given, ...] = ()  # for each file, columns of one value that its folder names
-    cast: Given = ()  # types that a Dataset gives to columns with other types in the files
+    fixed: tuple[FixedColumns, ...] = ()  # of each file, the values that its folder names
+    cast: FixedColumns = ()  # types that a Dataset gives to columns with other types in the files
     first: int = 0
     last: int | None = None
 
@@ -103,7 +103,7 @@ class ParquetRows:
     def facts(self) -> dict[str, Any]:
         """The facts, with the digest of the files' bytes."""
         digest = hashlib.sha256()
-        for path, fixed in zip(self.files, self.given, strict=True):
+        for path, fixed in zip(self.files, self.fixed, strict=True):
             digest.update(_digest(path, self.system))
             if fixed:
                 digest.update(repr(fixed).encode())
@@ -130,7 +130,7 @@ class ParquetRows:
         parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
         last = self.rows if self.last is None else self.last
         start = 0
-        for path, groups, fixed in zip(self.files, self.groups, self.given, strict=True):
+        for path, groups, fixed in zip(self.files, self.groups, self.fixed, strict=True):
             names = [name for name in self.columns if name not in dict(fixed)]
             for group, size in enumerate(groups):
                 if start < last and start + size > self.first:
@@ -151,7 +151,7 @@ class ParquetRows:
 @dataclass(frozen=True)
 class _Files:
     paths: list[str]
-    given: list[Given]
+    fixed: list[FixedColumns]
     system: Any = None
     schema: Any = None  # of a Dataset, used to read its files
 
@@ -160,35 +160,35 @@ def _files(X: Any) -> _Files:
     if is_dataset(X):
         return _of_dataset(X)
     if isinstance(X, list | tuple):
-        for one in X:
-            if not isinstance(one, str | os.PathLike):
+        for name in X:
+            if not isinstance(name, str | os.PathLike):
                 raise InputTypeError(
                     "X: a list must hold names of Parquet files, or be rows of numbers; got "
-                    f"{one!r:.60}."
+                    f"{name!r:.60}."
                 )
-            if Path(one).suffix not in SUFFIXES:
+            if Path(name).suffix not in SUFFIXES:
                 raise InputError(
-                    f"X: {Path(one).name} is no .parquet file, as a list must name. Give a folder "
+                    f"X: {Path(name).name} is no .parquet file, as a list must name. Give a folder "
                     "alone, without a list."
                 )
-        every = [_files(one) for one in X]
-        given = [fixed for one in every for fixed in one.given]
-        return _Files([path for one in every for path in one.paths], given)
+        every = [_files(name) for name in X]
+        fixed = [pairs for files in every for pairs in files.fixed]
+        return _Files([path for files in every for path in files.paths], fixed)
     path = Path(os.fspath(X)).absolute()
     if path.is_dir():
         files = sorted(path.rglob("*.parquet"))
         if not files:
             raise InputError(f"X: the folder {path} holds no file *.parquet.")
-        if any("=" in part for one in files for part in one.relative_to(path).parts[:-1]):
+        if any("=" in part for file in files for part in file.relative_to(path).parts[:-1]):
             dataset: Any = require("pyarrow.dataset", "xaijax[scale]")
-            every = [str(one) for one in files]
+            every = [str(file) for file in files]
             hive = dataset.partitioning(flavor="hive")
             return _of_dataset(
                 dataset.dataset(
                     every, format="parquet", partitioning=hive, partition_base_dir=str(path)
                 )
             )
-        return _Files([str(one) for one in files], [()] * len(files))
+        return _Files([str(file) for file in files], [()] * len(files))
     if not path.exists() and path.suffix in ("", *SUFFIXES):
         raise FileNotFoundError(f"X: there is no file or folder {path}.")
     if path.suffix not in SUFFIXES:
@@ -206,16 +206,16 @@ def _of_dataset(X: Any) -> _Files:
     if not files or X.format.default_extname != "parquet":
         raise InputTypeError("X is a Dataset that is not made of Parquet files; give the files.")
     fragments = [] if getattr(X, "_scan_options", None) else list(X.get_fragments())
-    whole = all(one.num_row_groups == one.metadata.num_row_groups for one in fragments)
-    if not whole or [one.path for one in fragments] != files:
+    whole = all(part.num_row_groups == part.metadata.num_row_groups for part in fragments)
+    if not whole or [fragment.path for fragment in fragments] != files:
         raise InputError(
             "X is a Dataset with a filter, or of some row groups of its files. Write its rows to "
             "files (pyarrow.dataset.write_dataset) and give these."
         )
-    keys = (dataset.get_partition_keys(one.partition_expression) for one in fragments)
-    given = [tuple(own.items()) for own in keys]
+    keys = (dataset.get_partition_keys(fragment.partition_expression) for fragment in fragments)
+    fixed = [tuple(values.items()) for values in keys]
     local = type(X.filesystem).__name__ == "LocalFileSystem"
-    return _Files(files, given, None if local else X.filesystem, X.schema)
+    return _Files(files, fixed, None if local else X.filesystem, X.schema)
 
 
 def _opened(parquet: Any, path: str, system: Any) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from xaijax.core.checks import warn
 from xaijax.core.errors import InputError, InputTypeError, ResumeMismatchError
 from xaijax.core.pickling import made_of
+from xaijax.games.engine.plan import devices_of
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.measure.replacement.rows import weighted_rows
 from xaijax.methods.amortized.explainer import AmortizedExplainer
@@ -23,6 +24,7 @@ from xaijax.methods.record import VERSIONS, digest_of
 from xaijax.models import Model
 from xaijax.models.identity.identity import portable_reads
 from xaijax.players.players import PerInstancePlayers
+from xaijax.results.fingerprint import Fingerprint
 from xaijax.sweeps.inputs import digest_of_rows
 from xaijax.tables.rows import rows_of
 
@@ -44,16 +46,17 @@ def of_model(
     described: Callable[[Any], Any],
     over: Any = None,
     numbers: Sequence[int] = (),
+    devices: Any = None,
 ) -> dict[str, Any]:
     """The fields of a model; described: converts a value of its options to JSON.
 
     rows: the first rows; over: some rows spread over X, which have these `numbers` in X. The
-    answers to both become fields; None adds none.
+    answers to both become fields; None adds none. devices: as the explainer was given them.
     """
     recipe = model.recipe
-    named = {} if recipe is None else {**recipe.given, **recipe.changes}
+    named = {} if recipe is None else {**recipe.arguments, **recipe.changes}
     fields = {
-        name: described(one) for name, one in named.items() if name not in ("f", "params", "state")
+        name: described(v) for name, v in named.items() if name not in ("f", "params", "state")
     }
     function = named.get("f")
     fields["function"] = getattr(function, "__qualname__", type(function).__qualname__)
@@ -68,7 +71,8 @@ def of_model(
             digest.update(digest_of(np.asarray(leaf)).encode())
         fields["params"] = digest.hexdigest()
     if model.deterministic and rows is not None:
-        fields["platform"] = jax.default_backend() if model.backend == "jax" else "host"
+        jax_runs = model.backend == "jax"
+        fields["platform"] = devices_of(devices)[0].platform if jax_runs else "host"
         fields["answers"] = _answers(model, rows)
         if over is not None:
             fields["answers_over_X"], fields["raised_over_X"] = _answers_over(model, over, numbers)
@@ -78,13 +82,13 @@ def of_model(
     return fields
 
 
-def near(there: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
+def near(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether the answers of two runs can be those of one model."""
-    return all(_near(there, here, name) for name in ANSWERS)
+    return all(_near(before, now, name) for name in ANSWERS)
 
 
-def _near(there: Mapping[str, Any], here: Mapping[str, Any], name: str) -> bool:
-    a, b = there.get(name), here.get(name)
+def _near(before: Mapping[str, Any], now: Mapping[str, Any], name: str) -> bool:
+    a, b = before.get(name), now.get(name)
     if a == b or (name.endswith("_over_X") and None in (a, b)):  # compared here and not there
         return True
     if isinstance(a, Mapping):  # other rows raise now, or with other errors
@@ -96,24 +100,23 @@ def _near(there: Mapping[str, Any], here: Mapping[str, Any], name: str) -> bool:
     if first.shape != second.shape or not first.size:
         return False
     spread = np.ptp(first[np.isfinite(first)]) if np.isfinite(first).any() else 0.0
-    same = there.get("platform") == here.get("platform")
+    same = before.get("platform") == now.get("platform")
     most = NEAR_HERE if same else NEAR_ELSEWHERE
     return bool(np.allclose(first, second, most, most * spread, equal_nan=True))
 
 
 def _code(function: Any) -> Any:
-    while not hasattr(function, "__code__"):
-        inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
-        if inner is None:
-            return None
-        function = inner
-    return function.__code__
+    inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
+    if hasattr(function, "__code__") or inner is None:
+        return getattr(function, "__code__", None)
+    return _code(inner)
 
 
 def held(value: Any) -> dict[str, str]:
-    """The digests of what a function's answers depend on, by the name that its code uses.
+    """The digests of the values that a function's answers depend on, by the name in its code.
 
-    What the function assigns or adds to itself is left out: a counter is no part of the question.
+    Values that the function itself assigns or extends are left out: a counter is no part of the
+    question.
     """
     return portable_reads(value).digests()
 
@@ -147,16 +150,17 @@ def _answers_over(
 
 
 def _answers(model: Model, rows: Any) -> Any:
-    some = rows_of(rows).part(0, PROBED)
+    head = rows_of(rows).part(0, PROBED)
     if model.output == "label":
-        return [str(one) for one in model.labels(some)]
-    if model.loop == "jax" and model.reader is None and rows_of(some).is_frame:
-        some = rows_of(some).matrix()
+        return [str(label) for label in model.labels(head)]
+    if model.loop == "jax" and model.reader is None and rows_of(head).is_frame:
+        head = rows_of(head).matrix()
     # Fewer digits than float64 has, since users read the file too.
-    return [float(f"{one:.9g}") for one in np.ravel(model.predict(some))]
+    return [float(f"{value:.9g}") for value in np.ravel(model.predict(head))]
 
 
-FREE = ("batch_size", "max_memory", "devices", "tile")  # arguments that change no value
+# Arguments that change no value; path= is "tiled" in each sweep
+FREE = ("batch_size", "max_memory", "devices", "tile", "path")
 ROWS = ("background", "reference", "data", "pool", "weights")  # arguments that hold rows
 SHOWN = 8  # fields that differ, in a message
 LOOSE = (*ANSWERS, "platform")  # compared by `near`
@@ -191,7 +195,7 @@ def checked_options(explainer: object, options: Mapping[str, Any] | None) -> dic
     if options is not None and not isinstance(options, Mapping):
         raise InputTypeError(f"options must be a dict of keywords, got {options!r:.60}.")
     keywords = dict(options or {})
-    takes = [one for one in inspect.signature(method).parameters if one not in ("X", "progress")]
+    takes = [name for name in inspect.signature(method).parameters if name not in ("X", "progress")]
     for name in keywords:
         if name not in takes:
             raise InputError(
@@ -220,10 +224,11 @@ def question_of(
     if isinstance(model, tuple):  # two halves: all that can be read of both, and no answers
         of_whole = {**of_model(model[1], None, described), "embed": held(model[0])}
     elif model is not None:
-        of_whole = of_model(model, first, described, over, numbers)
+        devices = arguments.get("devices")
+        of_whole = of_model(model, first, described, over, numbers, devices)
     fields = {
-        name: _hidden(one) if name in ROWS else described(one)
-        for name, one in arguments.items()
+        name: _hidden(value) if name in ROWS else described(value)
+        for name, value in arguments.items()
         if name not in FREE
     }
     if isinstance(explainer, AmortizedExplainer):
@@ -232,7 +237,7 @@ def question_of(
     return {
         "method": type(explainer).__name__,
         "arguments": fields,
-        "options": {name: described(one) for name, one in keywords.items()},
+        "options": {name: described(value) for name, value in keywords.items()},
         "model": of_whole,
         "rows": dict(rows),
         "versions": VERSIONS,
@@ -243,7 +248,7 @@ def _learned(explainer: AmortizedExplainer) -> dict[str, Any]:
     """Digests of what an amortised explainer learned."""
     fitted = explainer._known()
     leaves = [digest_of(np.asarray(leaf)) for leaf in fitted.leaves]
-    bounds = [digest_of(np.asarray(one)) for one in (fitted.line, fitted.ends, fitted.quantile)]
+    bounds = [digest_of(np.asarray(a)) for a in (fitted.line, fitted.ends, fitted.quantile)]
     return {
         "network": digest_of(repr((leaves, explainer.hidden))),
         "bounds": digest_of(repr(bounds)),
@@ -254,7 +259,7 @@ def _learned(explainer: AmortizedExplainer) -> dict[str, Any]:
 def _with_defaults(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters
     left = ("self", "X", "progress")
-    defaults = {name: one.default for name, one in parameters.items() if name not in left}
+    defaults = {name: p.default for name, p in parameters.items() if name not in left}
     return {k: v for k, v in {**defaults, **arguments}.items() if v is not inspect.Parameter.empty}
 
 
@@ -275,11 +280,11 @@ def described(value: Any) -> Any:
         return {"rows": len(value) if np.ndim(value) else 0, "sha256": digest_of_rows(value)}
     if isinstance(value, list | tuple):
         leaves = jax.tree.leaves(value)
-        if leaves and all(isinstance(one, float | np.generic) for one in leaves):
+        if leaves and all(isinstance(leaf, float | np.generic) for leaf in leaves):
             return _hidden(value)
-        return [described(one) for one in value]
+        return [described(item) for item in value]
     if isinstance(value, Mapping):
-        return {str(name): described(one) for name, one in value.items()}
+        return {str(name): described(item) for name, item in value.items()}
     name = getattr(value, "__qualname__", type(value).__qualname__)
     facts = {"object": name, "digest": digest_of(value)}
     return {**facts, "held": held(value)} if callable(value) else facts
@@ -298,17 +303,22 @@ def _hidden(value: Any) -> Any:
     return described(value)
 
 
-def refuse_other(there: Mapping[str, Any], here: Mapping[str, Any], where: Any) -> None:
+def refuse_other(before: Mapping[str, Any], now: Mapping[str, Any], where: Any) -> None:
     """Raises ResumeMismatchError with the fields that differ, if the run has another question."""
-    differ = list(_differing(there, here, ""))
+    a, b = (dict(_facts(question)) for question in (before, now))
+    # The answers may differ by rounding or by platform. A value that one of the runs saw change
+    # during its calls is a log.
+    rounded = near(before.get("model") or {}, now.get("model") or {})
+    loose = tuple(f"model.{name}" for name in LOOSE) if rounded else ()
+    differ = [
+        name
+        for name in Fingerprint(a).why_not(Fingerprint(b))
+        if not name.startswith(loose) and MOVED not in (a.get(name), b.get(name))
+    ]
     if not differ:
         return
-    fields = "; ".join(
-        f"{name}: {_short(a)} in the run, {_short(b)} now"
-        if name.rpartition(".")[2] not in HIDDEN
-        else name
-        for name, a, b in differ[:SHOWN]
-    )
+    both = {n: f"{_short(a.get(n))} in the run, {_short(b.get(n))} now" for n in differ}
+    fields = "; ".join(n if n.endswith(HIDDEN) else f"{n}: {both[n]}" for n in differ[:SHOWN])
     more = f"; and {len(differ) - SHOWN} more" if len(differ) > SHOWN else ""
     raise ResumeMismatchError(
         f"out={str(where)!r} holds a run of another question. It differs in {fields}{more}. Give "
@@ -316,14 +326,13 @@ def refuse_other(there: Mapping[str, Any], here: Mapping[str, Any], where: Any) 
     )
 
 
-def _differing(a: Any, b: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        if name == "model" and near(a, b):  # rounding, or another platform
-            a, b = ({k: v for k, v in one.items() if k not in LOOSE} for one in (a, b))
-        for key in dict.fromkeys([*a, *b]):
-            yield from _differing(a.get(key), b.get(key), f"{name}.{key}" if name else str(key))
-    elif a != b and MOVED not in (a, b):  # it is a log if one of them found so
-        yield name, a, b
+def _facts(question: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of each field."""
+    for key, value in question.items():
+        if isinstance(value, Mapping):
+            yield from _facts(value, f"{name}{key}.")
+        else:
+            yield f"{name}{key}", value
 
 
 def _short(value: Any) -> str:

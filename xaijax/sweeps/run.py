@@ -145,7 +145,7 @@ class Run:
         self._refuse_incomplete()
         self._refuse_kind(Rules)
         parts = [self._directory.read(n) for n in range(self.parts)]
-        rules = joined_rules([one for one in parts if isinstance(one, Rules)], self._place)
+        rules = joined_rules([part for part in parts if isinstance(part, Rules)], self._place)
         return replace(rules, instance_index=self.labels)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
@@ -229,14 +229,14 @@ class Run:
             there = os.stat(self._directory.part(number))
         except OSError:
             return False
-        mark = there.st_size, there.st_mtime_ns
-        if self._valid.get(number) == mark:
+        version = there.st_size, there.st_mtime_ns
+        if self._valid.get(number) == version:
             return True
         first, last = self.range_of(number)
         if self._directory.wrong(number, first, last) is not None:
             return False
         if len(self._valid) < CHECKED:
-            self._valid[number] = mark
+            self._valid[number] = version
         return True
 
     def _refuse_incomplete(self) -> None:
@@ -346,22 +346,22 @@ def _whole(parts: Run, N: int) -> Explanation:
     rows, added = [], dict.fromkeys(COUNTED, 0)
     for number in range(len(parts.sizes)):
         part = without_part(parts.explanation_of(number))
-        added = {name: one + part.stats.get(name, 0) for name, one in added.items()}
-        one = part[:1]  # its arrays are views that would keep the part
+        added = {name: total + part.stats.get(name, 0) for name, total in added.items()}
+        row = part[:1]  # its arrays are views that would keep the part
         arrays = {
-            name: np.array(getattr(one, name))
+            name: np.array(getattr(row, name))
             for name in ARRAYS
-            if isinstance(getattr(one, name), np.ndarray)
+            if isinstance(getattr(row, name), np.ndarray)
         }
-        stats = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in one.stats.items()}
-        rows.append(replace(one, stats=stats, **arrays))
+        stats = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in row.stats.items()}
+        rows.append(replace(row, stats=stats, **arrays))
     whole = merge(rows)
     provenance, stats = dict(whole.provenance), dict(whole.stats)
     if "instances" in provenance:
         provenance["instances"] = N
     if added["naive_rows"] < math.inf:  # the same for each row, explained or not
         added["naive_rows"] = added["naive_rows"] * N // int(sum(parts.sizes))
-    stats |= {name: one for name, one in added.items() if name in stats}
+    stats |= {name: total for name, total in added.items() if name in stats}
     return replace(whole, provenance=provenance, stats=stats)
 
 
@@ -377,10 +377,10 @@ def _filled(
     """`whole` with the arrays of all parts; fill: read them from the parts, else they exist."""
     N = int(sum(parts.sizes)) if place is None else len(place)
     fields = {name: getattr(whole, name) for name in ARRAYS}
-    of_rows = {name: one for name, one in fields.items() if isinstance(one, np.ndarray)}
-    stats = [k for k, one in whole.stats.items() if per_instance(one, len(parts.sizes))]
+    of_rows = {name: array for name, array in fields.items() if isinstance(array, np.ndarray)}
+    stats = [k for k, value in whole.stats.items() if per_instance(value, len(parts.sizes))]
     of_rows |= {f"stats.{name}": whole.stats[name] for name in stats}
-    out = {k: made(k, (N, *one.shape[1:]), one.dtype) for k, one in of_rows.items()}
+    out = {k: made(k, (N, *array.shape[1:]), array.dtype) for k, array in of_rows.items()}
     if fill and place is None:
         _fill(parts, of_rows, out)
     elif fill:

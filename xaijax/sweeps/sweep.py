@@ -22,7 +22,7 @@ from xaijax.core.pickling import made_of
 from xaijax.core.public import public
 from xaijax.core.typing import Progress as Shown
 from xaijax.methods.amortized.explainer import AmortizedExplainer
-from xaijax.methods.progress import progress_bar
+from xaijax.methods.record import STOPPED, progress_bar
 from xaijax.players.players import PerInstancePlayers, of_some_rows
 from xaijax.results.files.npz import encode
 from xaijax.sweeps.directory import MOST, Cut, RunDirectory, cut_of
@@ -47,6 +47,7 @@ from xaijax.sweeps.task import (
     OpenedTask,
     Task,
     per_instance_players_of,
+    tiled,
     with_numbers,
 )
 from xaijax.tables.rows import rows_of
@@ -56,7 +57,6 @@ LOOKED_AT = 64  # rows that the plan uses
 AT_EACH = 4  # rows that are read together, of those spread over X
 LEAST = 64  # rows of a part, if no time is known
 MODEL_ROWS = {"jax": 2 << 27, "host": 2 << 20}  # of a part, approximately, if no time is known
-STOPPED = "xaijax: interrupted:"  # begins the note of a KeyboardInterrupt
 Measured = Callable[[InputRows, Mapping[str, Any]], tuple[float | None, int]]
 
 
@@ -138,6 +138,7 @@ def sweep(
                [5., 5.]])
     """
     keywords = checked_options(explainer, options)
+    explainer = tiled(explainer)
     checks.one_of(format, "format", FORMATS)
     retries = checks.whole_number(retries, "retries", least=0)
     seconds = None if timeout is None else checks.positive(timeout, "timeout")
@@ -172,9 +173,9 @@ def sweep(
             return ExplainerRecipe.of(_of_first(made, players), keywords, read)
 
         def task_of(
-            rows: InputRows, number: int, ends: tuple[int, int], recipe: Any, run: Run | None
+            rows: InputRows, number: int, bounds: tuple[int, int], recipe: Any, run: Run | None
         ) -> Task:
-            first, last = ends
+            first, last = bounds
             of = "the distinct rows of X, as they come" if isinstance(rows, Picked) else "X"
             out, made_for = str(directory.path.absolute()), run and run.manifest.get("id")
             numbers = None if players is None else players.of_entry[first:last]
@@ -227,7 +228,10 @@ def _interruptible(directory: RunDirectory) -> Iterator[None]:
         parts = (directory.manifest or {}).get("parts")
         message = "no part was started; the same call starts again."
         if parts is not None:
-            message = f"{directory.kept:,} of {parts:,} parts are kept; the same call goes on."
+            message = f"{directory.written:,} of {parts:,} parts are kept; the same call goes on."
+        of_parts = [note for note in getattr(stopped, "__notes__", ()) if note.startswith(STOPPED)]
+        for note in of_parts:  # a part's note counts only its own values
+            stopped.__notes__.remove(note)
         stopped.add_note(f"{STOPPED} {message}")
         raise
 
@@ -281,21 +285,21 @@ def _asked(
         distinct = source.rows if repeats is None else len(repeats.first)
         if each is None:
             rows = source if repeats is None else Picked(source, repeats.first)
-            one, at_once = measured(rows, question)
+            took, at_once = measured(rows, question)
             cut = Cut.of_size(_rows_of_part(plan), distinct)
-            if one is not None:
-                cut = Cut.by_time(one, distinct, at_once)
+            if took is not None:
+                cut = Cut.by_time(took, distinct, at_once)
         else:
             cut = Cut.of_size(each, distinct)
         content = {"question": question, "rows": source.rows, "distinct": distinct}
-        content |= {"rows_per_part": cut.largest, "ranges": cut.stretches, "looked_at": looked_at}
+        content |= {"rows_per_part": cut.largest, "ranges": cut.chunks, "looked_at": looked_at}
         parts = cut.parts
         tile = plan.tile if plan is not None and plan.backend == "jax" else None
         directory.write_manifest({**content, "parts": parts, "tile": tile})
         there = directory.manifest or {}
     cut, size = cut_of(there), there["rows_per_part"]
     if each is not None and cut != Cut.of_size(each, there["distinct"]):
-        size = size if len(cut.stretches) == 1 else "by time"
+        size = size if len(cut.chunks) == 1 else "by time"
     else:
         each = None
     before = {**there["question"], "rows_per_part": size}
@@ -370,7 +374,7 @@ LOOKS = 1.0  # seconds between two checks of the running parts
 
 
 class Progress:
-    """Shows how many of `rows` are answered; kept: those answered by an earlier call.
+    """Shows how many of `rows` are answered; earlier: those answered by an earlier call.
 
     A thread reads the progress of running parts, so that the bar moves and lines are written even
     if one part takes minutes. The thread ends with the sweep.
@@ -378,11 +382,11 @@ class Progress:
 
     within: Callable[[], int] = staticmethod(lambda: 0)  # answered rows of running parts
 
-    def __init__(self, progress: bool | None, rows: int, kept: int) -> None:
+    def __init__(self, progress: bool | None, rows: int, earlier: int) -> None:
         self._bar: Any = progress_bar(progress, rows, "rows")
-        self._bar.initial = self._bar.n = kept
+        self._bar.initial = self._bar.n = earlier
         self._lines = progress is not False and self._bar.disable
-        self._rows, self._kept, self._done, self._shown = rows, kept, kept, kept
+        self._rows, self._kept, self._done, self._shown = rows, earlier, earlier, earlier
         self._start = self._told = time.monotonic()
         self._telling, self._ended = threading.Lock(), threading.Event()
         self._clock: threading.Thread | None = None

@@ -15,6 +15,7 @@ import platform
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +33,12 @@ from xaijax.core.errors import (
 )
 from xaijax.core.pickling import made_of, pack, unpack
 from xaijax.core.reads import CODE, shown
-from xaijax.games.engine.host import OF_X
+from xaijax.games.engine.loop import OF_X
+from xaijax.games.engine.plan import devices_of
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.progress import watched
+from xaijax.methods.record import watched
 from xaijax.models.base.source import anew
-from xaijax.models.queries.comparison import check_unchanged
 from xaijax.players.players import PerInstancePlayers, of_some_rows
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import ENTRIES, Fingerprint, fingerprint_of
@@ -63,7 +64,7 @@ class ExplainerRecipe:
     explainer: bytes
     options: bytes
     x64: bool  # whether JAX has 64 bits enabled where it was made
-    # What the model's function reads where it was made, and the version of Python there.
+    # The values that the model's function read when the recipe was made, and that Python's version.
     held: tuple[tuple[str, str], ...] = ()
     python: str = ""
 
@@ -76,8 +77,8 @@ class ExplainerRecipe:
         read: what the model's function reads, as in the question.
         """
         packed, x64 = pack(explainer, "explainer"), bool(jax.config.jax_enable_x64)
-        told = tuple((read or {}).items())
-        return cls(packed, pack(options, "options"), x64, told, platform.python_version())
+        reads = tuple((read or {}).items())
+        return cls(packed, pack(options, "options"), x64, reads, platform.python_version())
 
     @property
     def digest(self) -> str:
@@ -95,7 +96,7 @@ class ExplainerRecipe:
         return made
 
     def made(self) -> OpenedTask:
-        """The explainer, made anew in this process."""
+        """The explainer, constructed in this process."""
         set_x64(self.x64)
         return OpenedTask(unpack(self.explainer, "explainer"), unpack(self.options, "options"))
 
@@ -108,16 +109,16 @@ class ExplainerRecipe:
         recipe = getattr(model, "recipe", None)
         if not self.held or recipe is None or self.python != platform.python_version():
             return
-        now = held(recipe.given.get("f"))
+        now = held(recipe.arguments.get("f"))
         # Code is pickled by the name of its module. pytest, for example, compiles it with other
         # asserts.
-        values = [one for one in self.held if one[1] != MOVED and not one[0].endswith(CODE)]
-        differ = [name for name, one in values if now.get(name, one) != one]
+        values = [pair for pair in self.held if pair[1] != MOVED and not pair[0].endswith(CODE)]
+        differ = [name for name, value in values if now.get(name, value) != value]
         if differ:
             raise ResumeMismatchError(
                 f"the model reads other values in this process than where the sweep began: "
-                f"{', '.join(map(shown, differ))}. What a module gets after its import is not "
-                "sent: give it as params=, or bind it by functools.partial."
+                f"{', '.join(map(shown, differ))}. Values that are assigned after the import of a "
+                "module are not sent: give them as params=, or bind them by functools.partial."
             )
 
 
@@ -139,6 +140,29 @@ def per_instance_players_of(explainer: object, source: InputRows) -> PerInstance
     return players
 
 
+def tiled(explainer: Any) -> Any:
+    """The same explainer with path="tiled", so that values do not depend on the size of a part;
+    raises InputError for path="small".
+    """
+    teacher = getattr(explainer, "_teacher", explainer)
+    path = getattr(teacher, "path", None)
+    if path not in ("auto", "small"):  # the path of a GradientExplainer is another thing
+        return explainer
+    if path == "small":
+        raise InputError(
+            "path='small' is for single calls: rows that are explained in parts go by "
+            "path='tiled'. Leave path= out."
+        )
+    pinned = _pinned.get(teacher)
+    if pinned is None:
+        pinned = _pinned[teacher] = type(teacher)(**{**made_of(teacher), "path": "tiled"})
+    return pinned if teacher is explainer else explainer._anew(pinned)
+
+
+# The same by tiles of each explainer, so that a second sweep does not probe the model again.
+_pinned: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
 def with_numbers(explainer: object, numbers: np.ndarray) -> object:
     """The same explainer for other rows; numbers [N, F]: the player of each entry."""
     arguments = made_of(explainer)
@@ -154,6 +178,11 @@ class OpenedTask:
     options: dict[str, Any]
 
     @property
+    def devices(self) -> list[Any]:
+        """Those that the explainer runs on."""
+        return devices_of(made_of(self.explainer).get("devices"))
+
+    @property
     def changed(self) -> bool:
         """Whether earlier rows have changed how it answers.
 
@@ -161,13 +190,13 @@ class OpenedTask:
         explainer that has not changed, so that a part does not depend on the parts before it.
         """
         comparison = getattr(made_of(self.explainer).get("model"), "comparison", None)
-        return getattr(comparison, "stage", 0) > 0
+        return any(getattr(comparison, name, None) is not None for name in ("reason", "centred"))
 
     def anew(self) -> OpenedTask:
         """The same explainer with an unused model, made in this process."""
         arguments = made_of(self.explainer)
         model = arguments["model"]
-        check_unchanged(model)
+        model.check_unchanged()
         arguments["model"] = anew(model.recipe, model.name)
         if isinstance(self.explainer, AmortizedExplainer):
             teacher = type(self.explainer._teacher)(**arguments)
@@ -259,7 +288,7 @@ def run(task: Task, opened: OpenedTask | None = None) -> Receipt:
             error.add_note(f"{RAISED} {task.where()}; the parts before are kept.")
         raise
     seconds = time.perf_counter() - started
-    facts = {"first": task.first, "last": task.last, "seconds": seconds, "platform": here()}
+    facts = {"first": task.first, "last": task.last, "seconds": seconds, "platform": ran_on(opened)}
     stats = {**answer.stats, PART: {**facts, "run": task.run}}
     directory = RunDirectory(Path(task.out))
     if directory.run_id != task.run:  # this part was given up, and another run is there now
@@ -352,10 +381,13 @@ def raised_in_part(error: BaseException) -> bool:
     return any(note.startswith(RAISED) for note in getattr(error, "__notes__", ()))
 
 
-def here() -> str:
-    """Describes what identical results depend on besides versions: the machine and the devices."""
-    kinds = sorted({device.device_kind for device in jax.local_devices()})
-    return f"{platform.system()} {platform.machine()}, {jax.default_backend()}: {', '.join(kinds)}"
+def ran_on(opened: OpenedTask) -> str:
+    """Describes what identical results depend on besides versions: the machine and the devices of
+    the run.
+    """
+    devices = opened.devices
+    kinds = ", ".join(sorted({device.device_kind for device in devices}))
+    return f"{platform.system()} {platform.machine()}, {devices[0].platform}: {kinds}"
 
 
 def _worker() -> str:

@@ -1,7 +1,7 @@
-"""What each column of Parquet files is, known before the first part: so that all parts read alike.
+"""Types of the columns of Parquet files, decided before the first part, so that all parts agree.
 
-Files of one input may hold a column in several types, and a library of frames reads whole numbers
-in another dtype where some are missing. Parts that were read by themselves would differ.
+Files of one input may hold a column in several types, and frame libraries read integers with
+missing values in another dtype. Parts read independently would differ.
 
 Letters: F columns.
 """
@@ -19,18 +19,19 @@ from xaijax.core.optional import require
 from xaijax.tables.plain_frames import PANDAS_NULLABLE
 from xaijax.tables.rows import rows_of
 
-ROWS = 1 << 16  # of a column, looked at together
+ROWS = 1 << 16  # rows of a column that are checked at once
 NUMBERS = ("int", "uint", "float", "double", "half", "bool")
 
 
 @dataclass(frozen=True)
 class ArrowColumns:
-    """The columns as they are handed over.
+    """The columns in the form that the explainer receives.
 
     Attributes:
-        kind: "array" or a library of frames.
-        schema: that of pyarrow, with plain types: categories are their values.
-        dtypes: those of a frame, (name, dtype) where it is not what the library makes of the type.
+        kind: "array" or a frame library.
+        schema: pyarrow's schema with plain types; categories are their values.
+        dtypes: (name, dtype) of the frame's columns that differ from the library's default for the
+            type.
     """
 
     kind: str
@@ -38,7 +39,7 @@ class ArrowColumns:
     dtypes: tuple[tuple[str, Any], ...] = ()
 
     def batch(self, batch: Any, constants: Sequence[tuple[str, Any]]) -> Any:
-        """A record batch in these types; constants: columns named by the folder."""
+        """Casts a record batch to these types; constants: columns given by the folder's name."""
         arrow: Any = require("pyarrow", "xaijax[scale]")
         values = dict(constants)
         arrays = [
@@ -50,9 +51,9 @@ class ArrowColumns:
         return arrow.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def rows(self, table: Any, first: int) -> Any:
-        """The rows of a Table of such batches: an array [n, F], or a frame.
+        """Rows of a Table of such batches: an array [n, F], or a frame.
 
-        first: the place of its first row in X, for errors.
+        first: the position of its first row in X, for errors.
         """
         if self.kind == "array":
             return np.column_stack([column.to_numpy() for column in table.columns])
@@ -65,14 +66,14 @@ class ArrowColumns:
                 _refuse_unknown(frame[name], name, dtype, first)
             if self.kind == "polars":
                 frame = frame.with_columns(frame[name].cast(dtype))
-            elif hasattr(dtype, "numpy_dtype"):  # from the numbers themselves, not from floats
-                frame[name] = table[name].to_pandas(types_mapper=lambda _, own=dtype: own)
+            elif hasattr(dtype, "numpy_dtype"):  # from the integers themselves, not from floats
+                frame[name] = table[name].to_pandas(types_mapper=lambda _, dtype=dtype: dtype)
             else:
                 frame[name] = frame[name].astype(dtype)
         return frame
 
 
-def settled(
+def layout_of(
     kind: str,
     names: Sequence[str],
     types: dict[str, list[Any]],
@@ -80,27 +81,27 @@ def settled(
     background: Any,
     folders: Collection[str] = (),
 ) -> ArrowColumns:
-    """How columns are handed over; types: those of a column in all files.
+    """Decides the form of the columns; types: the types of each column in all files.
 
-    missing: columns of whole numbers or bool that have nulls in any file. background: rows of the
-    explainer, whose dtypes say what categories and missing numbers become. folders: columns that
-    folders name, which are categories if the background has them so.
+    missing: integer or bool columns with nulls in any file. background: the explainer's background
+    rows, whose dtypes decide the dtypes of categories and missing numbers. folders: columns given
+    by folder names; they are categories if they are in the background.
 
-    Raises InputError, InputTypeError for types that do not go together, or into an array.
+    Raises InputError or InputTypeError for types that have no common type, or do not fit an array.
     """
     arrow: Any = require("pyarrow", "xaijax[scale]")
     wanted = dict.fromkeys(names)
     if kind != "array":
-        given = rows_of(background)
-        wanted = dict(zip(map(str, given.labels), background.dtypes, strict=True))
+        frame = rows_of(background)
+        wanted = dict(zip(map(str, frame.labels), background.dtypes, strict=True))
     fields, dtypes = [], []
     for name in names:
         common = _common(name, types[name])
         categories = name in folders or any(map(arrow.types.is_dictionary, types[name]))
         if kind == "array":
             _refuse_no_number(name, types[name], name in missing and str(common) == "bool")
-        found, dtype = _handed_over(kind, common, categories, name in missing, wanted[name])
-        fields.append(arrow.field(name, found))
+        arrow_type, dtype = _handed_over(kind, common, categories, name in missing, wanted[name])
+        fields.append(arrow.field(name, arrow_type))
         if dtype is not None:
             dtypes.append((name, dtype))
     return ArrowColumns(kind, arrow.schema(fields), tuple(dtypes))
@@ -109,9 +110,9 @@ def settled(
 def _handed_over(
     kind: str, common: Any, categories: bool, missing: bool, wanted: Any
 ) -> tuple[Any, Any]:
-    """(type of pyarrow, dtype of the frame or None: what the library makes of it)."""
+    """(type of pyarrow, dtype of the frame or None for the library's default)."""
     arrow: Any = require("pyarrow", "xaijax[scale]")
-    if kind == "polars":  # which has nulls of every dtype
+    if kind == "polars":  # polars has nulls of every dtype
         text = str(wanted).startswith(("Categorical", "Enum"))
         return common, wanted if categories and text else None
     if categories and hasattr(wanted, "categories"):
@@ -126,13 +127,13 @@ def _handed_over(
 
 
 def _common(name: str, types: Sequence[Any]) -> Any:
-    """The type that holds the values of all files."""
+    """The common type of a column in all files."""
     arrow: Any = require("pyarrow", "xaijax[scale]")
-    plain = [one.value_type if arrow.types.is_dictionary(one) else one for one in types]
+    plain = [type_.value_type if arrow.types.is_dictionary(type_) else type_ for type_ in types]
     plain = list(dict.fromkeys(plain))
-    kinds = {arrow.types.is_floating(one) for one in plain if not arrow.types.is_null(one)}
+    kinds = {arrow.types.is_floating(type_) for type_ in plain if not arrow.types.is_null(type_)}
     try:
-        schemas = [arrow.schema([(name, one)]) for one in plain]
+        schemas = [arrow.schema([(name, type_)]) for type_ in plain]
         common = arrow.unify_schemas(schemas, promote_options="permissive").field(name).type
     except (arrow.ArrowTypeError, arrow.ArrowInvalid):
         shown = ", ".join(map(str, plain))
@@ -143,11 +144,11 @@ def _common(name: str, types: Sequence[Any]) -> Any:
 
 
 def _refuse_no_number(name: str, types: Sequence[Any], empty_truth: bool) -> None:
-    known = [one for one in types if str(one) != "null"]  # as in an empty file
-    for one in known or types:
-        if not str(one).startswith(NUMBERS):
+    known = [type_ for type_ in types if str(type_) != "null"]  # as in an empty file
+    for type_ in known or types:
+        if not str(type_).startswith(NUMBERS):
             raise InputTypeError(
-                f"X: column {name!r} holds {one}, but the explainer's background is "
+                f"X: column {name!r} holds {type_}, but the explainer's background is "
                 "an array of numbers. Make the explainer of a frame with these columns."
             )
     if empty_truth:
@@ -158,21 +159,22 @@ def _refuse_no_number(name: str, types: Sequence[Any], empty_truth: bool) -> Non
 
 
 def missing_in(file: Any, types: Mapping[str, Any]) -> set[str]:
-    """Columns of a ParquetFile of whole numbers or bool that have a null.
+    """Integer or bool columns of a ParquetFile that have nulls.
 
-    Known by the statistics of row groups, or else by the values. types: what columns are read as.
+    Taken from the statistics of row groups if they exist, otherwise from the values. types: the
+    types in which columns are read.
     """
-    small = [name for name, one in types.items() if _has_no_null(one)]
+    small = [name for name, dtype in types.items() if _has_no_null(dtype)]
     if not small or not file.num_row_groups:
         return set()
     first = file.metadata.row_group(0)
     places = {first.column(j).path_in_schema: j for j in range(first.num_columns)}
-    small = [name for name in small if name in places]  # others are named by the file's folder
+    small = [name for name in small if name in places]  # others come from the file's folder
     return {name for name in small if _misses(file, name, places[name])}
 
 
 def _has_no_null(type: Any) -> bool:
-    """Whether NumPy has no missing value of the type."""
+    """Whether NumPy has no missing value for the type."""
     plain = getattr(type, "value_type", type)  # of categories
     return str(plain).startswith(("int", "uint", "bool", "null"))
 
@@ -205,11 +207,9 @@ def _cast(column: Any, field: Any) -> Any:
 
 
 def _refuse_unknown(column: Any, name: str, dtype: Any, first: int) -> None:
-    """Raises InputError for a value that is none of the background's categories, if it lists
-    any.
-    """
+    """Raises InputError for a value outside the background's categories, if these are listed."""
     known = getattr(dtype, "categories", None)
-    if known is None or not hasattr(known, "__len__"):  # of polars an open list
+    if known is None or not hasattr(known, "__len__"):  # an open list in polars
         return
     if hasattr(column, "is_in"):  # of polars
         among = column.is_in(known.implode()) | column.is_null()

@@ -1,7 +1,7 @@
-"""`FrameTable`: data frames of mixed types as integer codes, and back unchanged.
+"""`FrameTable`: turns data frames of mixed types into integer codes, and back without change.
 
-Every column keeps its distinct values in a list of its own dtype; a code is a place in it. The
-values of new rows are added at the end, so codes given out before stay true.
+Every column has a list of its distinct values in its own dtype; a code is a position in it. New
+values are appended, so earlier codes stay valid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xaijax.tables.table import one_nan
 
 
 class FrameTable:
-    """Pandas or polars frames for a host model: dtypes, names and order come through unchanged."""
+    """Pandas or polars frames for a host model; dtypes, names and order are preserved."""
 
     codes_per_column = 1
 
@@ -44,7 +44,7 @@ class FrameTable:
 
     @classmethod
     def of(cls, frame: Any, name: str) -> FrameTable:
-        """A table that knows the columns and dtypes of `frame`, and no values yet."""
+        """A table with the columns and dtypes of `frame`, without values."""
         names = frame_labels(frame, name)
         return cls(
             rows_of(frame).kind, frame.columns, names, [frame[c].head(0) for c in frame.columns]
@@ -53,7 +53,7 @@ class FrameTable:
     def read(
         self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
     ) -> Any:
-        """A copy of X, checked."""
+        """Checks X and returns a copy."""
         refuse_series(X, name)
         if rows_of(X).kind != self.kind:
             raise InputTypeError(
@@ -68,7 +68,7 @@ class FrameTable:
         return copied_frame(X, name, allow_nan)
 
     def encode(self, rows: Any) -> tuple[FrameTable, np.ndarray]:
-        """Codes int32 [M, F], and the table with the new values added."""
+        """(codes int32 [M, F], the table with the new values added)."""
         code = _pandas_codes if self.kind == "pandas" else _polars_codes
         levels, codes = [], np.empty((len(rows), len(self.columns)), np.int32)
         for j, label in enumerate(self.columns):
@@ -88,13 +88,13 @@ class FrameTable:
         """A frame with the original column labels, order and dtypes."""
         levels = dict(zip(self.columns, self.levels, strict=True))
         if self.kind == "polars":
-            gathered = {one: levels[one].gather(codes[:, j]) for j, one in enumerate(levels)}
+            gathered = {label: levels[label].gather(codes[:, j]) for j, label in enumerate(levels)}
             return frame_of_columns(self.kind, gathered)
         import pandas as pd  # noqa: PLC0415
 
-        taken = {one: levels[one].array.take(codes[:, j]) for j, one in enumerate(levels)}
+        taken = {label: levels[label].array.take(codes[:, j]) for j, label in enumerate(levels)}
         for label, level in levels.items():
-            if level.dtype == object:  # else a frame would make dates of objects that are
+            if level.dtype == object:  # otherwise pandas would convert date objects
                 taken[label] = pd.Series(taken[label], dtype=object, copy=False)
         return pd.DataFrame(taken, columns=self.columns, copy=False)
 
@@ -121,7 +121,7 @@ def _pandas_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray
 
 
 def _refuse_merged(codes: np.ndarray, known: int, dtypes: tuple[Any, Any], label: Any) -> None:
-    """Raises InputError if values that had codes of their own are one in a dtype for both."""
+    """Raises InputError if values with different codes are equal in the common dtype."""
     if not np.array_equal(codes[:known], np.arange(known)):
         raise InputError(
             f"X, column {label!r} has dtype {dtypes[1]}, but the background has {dtypes[0]}. No "
@@ -132,14 +132,14 @@ def _refuse_merged(codes: np.ndarray, known: int, dtypes: tuple[Any, Any], label
 def _by_bits(
     values: np.ndarray, missing: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(first place of each distinct float, code of each): 0.0 and -0.0 are two, all NaN one, and
-    missing values [M] are another one.
+    """(first position of each distinct float, code of each float). 0.0 and -0.0 differ, all NaN are
+    one value, and missing values [M] are another.
 
-    Codes count in the order of appearance, so that those given out before stay true.
+    Codes are numbered by first appearance, so that earlier codes stay valid.
     """
     bits = np.ascontiguousarray(one_nan(values)).view(f"i{values.dtype.itemsize}")
     if missing is not None:
-        bits = np.where(missing, -1, bits)  # the bits of another NaN than `one_nan` leaves
+        bits = np.where(missing, -1, bits)  # bits of a NaN that `one_nan` never produces
     _, first, codes = np.unique(bits, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), np.int64)
@@ -148,7 +148,8 @@ def _by_bits(
 
 
 def _told_apart(values: Any) -> Any:
-    """Objects as (type, value) where types are mixed: pandas takes 1, 1.0 and True for one."""
+    """Objects as (type, value) if types are mixed, because pandas treats 1, 1.0 and True as
+    equal."""
     import pandas as pd  # noqa: PLC0415
 
     if values.dtype != object or pd.api.types.infer_dtype(values, skipna=False) == "string":
@@ -172,11 +173,11 @@ def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
             )
         _warn_of_other_codes(column.dtype, levels.dtype, label)
         return pd.concat([levels, column.astype(levels.dtype)], ignore_index=True)
-    sparse = [hasattr(one.array, "sp_values") for one in (levels, column)]
+    sparse = [hasattr(series.array, "sp_values") for series in (levels, column)]
     if any(sparse) and not all(sparse):
         levels, column = (
-            one.sparse.to_dense() if hasattr(one.array, "sp_values") else one
-            for one in (levels, column)
+            series.sparse.to_dense() if hasattr(series.array, "sp_values") else series
+            for series in (levels, column)
         )
     if levels.dtype == column.dtype:
         return pd.concat([levels, column], ignore_index=True)
@@ -187,22 +188,22 @@ def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
             f"Say X[{label!r}].astype(background[{label!r}].dtype)."
         )
     plain = all(isinstance(d, np.dtype) for d in dtypes)
-    common = np.result_type(*dtypes) if plain else "Float64"  # pandas' own, which may be missing
+    common = np.result_type(*dtypes) if plain else "Float64"  # pandas' bool, which may be missing
     return pd.concat([levels.astype(common), column.astype(common)], ignore_index=True)
 
 
 def _shared_places(dtype: Any, known: Any) -> tuple[list[int], list[int]]:
-    """Places, in each of two categorical dtypes, of the categories that both have."""
+    """Positions of the shared categories in each of two categorical dtypes."""
     place = {category: j for j, category in enumerate(known.categories)}
     pairs = [(i, place[c]) for i, c in enumerate(dtype.categories) if c in place]
     return [i for i, _ in pairs], [j for _, j in pairs]
 
 
 def _refuse_other_order(dtype: Any, known: Any, where: str, owner: str) -> None:
-    """Raises InputError for categories of pandas in another order than those of `owner`.
+    """Raises InputError if pandas categories are in another order than those of `owner`.
 
-    The model gets rows of the owner's dtype; one that reads codes would see other numbers than in X
-    itself. (Equal dtypes of pandas may differ in this: unordered ones compare as sets.)
+    The model gets rows of the owner's dtype, and a model that reads codes would see other numbers
+    than in X. (pandas compares unordered categories as sets, so equal dtypes may differ in order.)
     """
     if not hasattr(dtype, "categories") or not hasattr(known, "categories"):
         return
@@ -218,7 +219,7 @@ def _refuse_other_order(dtype: Any, known: Any, where: str, owner: str) -> None:
 
 
 def _warn_of_other_codes(dtype: Any, known: Any, label: Any) -> None:
-    """Warns of categories that are missing or more than the owner's, if that moves codes."""
+    """Warns of missing or additional categories compared with the owner's, if they change codes."""
     if dtype.categories is known.categories:
         return
     mine, places = _shared_places(dtype, known)

@@ -1,4 +1,4 @@
-"""Checks frames and series that the user gave: their names, numbers and order of rows."""
+"""Checks the user's frames and series: names, numbers and order of rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NESTED = ("object", "list", "array", "struct")
 
 
 def frame_labels(frame: Any, name: str) -> tuple[str, ...]:
-    """Column names as text, each once, at least one; refuses columns of several levels."""
+    """Column names as text. Refuses no columns, duplicate names, and columns of several levels."""
     if getattr(frame.columns, "nlevels", 1) > 1:
         raise InputError(
             f"{name} has columns of several levels (a MultiIndex), and a column needs one name. "
@@ -33,7 +33,7 @@ def frame_labels(frame: Any, name: str) -> tuple[str, ...]:
 
 
 def same_labels(got: Sequence[str], expected: Sequence[str], name: str, owner: str) -> None:
-    """Refuses other columns than those of `owner`, or the same in another order."""
+    """Refuses columns other than those of `owner`, or the same columns in another order."""
     if list(got) == list(expected):
         return
     missing = [label for label in expected if label not in set(got)]
@@ -57,7 +57,7 @@ def frame_numbers(
     owner: str,
     taker: str = "a JAX model",
 ) -> list[np.ndarray]:
-    """The columns [M] of a frame of numbers, for `taker`; names as those of `owner`."""
+    """The columns [M] of a frame of numbers, for `taker`; the names must equal those of `owner`."""
     labels = frame_labels(frame, name)
     if expected is not None:
         same_labels(labels, expected, name, owner)
@@ -83,9 +83,9 @@ def frame_numbers(
 
 
 def copied_frame(frame: Any, name: str, allow_nan: bool | NanColumns) -> Any:
-    """A copy of a frame of any columns, for a host model, checked.
+    """Checks a frame for a host model, and returns a copy.
 
-    A missing text or category is a value of its own; a missing number is NaN.
+    A missing text or category is a separate value; a missing number is NaN.
     """
     labels, rows = frame_labels(frame, name), rows_of(frame)
     if len(frame) == 0:
@@ -105,7 +105,7 @@ def copied_frame(frame: Any, name: str, allow_nan: bool | NanColumns) -> Any:
     return rows.copy()
 
 
-KINDS = {"pandas": "xaijax[data]", "polars": "polars"}  # and what installs them
+KINDS = {"pandas": "xaijax[data]", "polars": "polars"}  # and the extras that install them
 
 
 def frame_of_columns(kind: str, columns: Mapping[str, Any]) -> Any:
@@ -114,33 +114,35 @@ def frame_of_columns(kind: str, columns: Mapping[str, Any]) -> Any:
     return library.DataFrame(dict(columns))
 
 
-def is_labelled(given: Any) -> bool:
-    """Whether it is a pandas Series, whose index says which entry is which."""
-    return type(given).__module__.startswith("pandas") and hasattr(given, "to_frame")
+def is_labelled(value: Any) -> bool:
+    """Whether it is a pandas Series, whose index labels its entries."""
+    return type(value).__module__.startswith("pandas") and hasattr(value, "to_frame")
 
 
-def series_labels(given: Any) -> list[Any] | None:
-    """The labels of a pandas Series; None for one that was given none, and for anything else."""
+def series_labels(value: Any) -> list[Any] | None:
+    """The labels of a pandas Series; None if it has the default index, and for other types."""
     pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(given, pandas.Series):
+    if pandas is None or not isinstance(value, pandas.Series):
         return None
-    index = given.index
+    index = value.index
     counted = isinstance(index, pandas.RangeIndex) and index.start == 0 and index.step == 1
     return None if counted else index.tolist()
 
 
-def entries(given: Any) -> Any:
-    """The entries [M] of a series, missing numbers NaN; anything else as it came."""
-    return rows_of(given.to_frame()).column(0) if hasattr(given, "to_frame") else given
+def entries(value: Any) -> Any:
+    """The entries [M] of a series, with missing numbers as NaN; other types are returned as
+    given."""
+    return rows_of(value.to_frame()).column(0) if hasattr(value, "to_frame") else value
 
 
 def entries_at(series: Any, places: Any) -> Any:
-    """A pandas Series of the entries at these places, with their labels."""
+    """A pandas Series of the entries at these positions, with their labels."""
     return series.iloc[places]
 
 
 def row_of_numbers(series: Any, name: str) -> Any:
-    """A row that is a Series of numbers, as a frame; InputTypeError for other values."""
+    """Turns a row that is a Series of numbers into a frame; raises InputTypeError for other
+    values."""
     if series.dtype.kind not in "biuf":
         raise InputTypeError(
             f"{name}: Baseline(row) got a Series of dtype {series.dtype}, which has "
@@ -150,9 +152,9 @@ def row_of_numbers(series: Any, name: str) -> Any:
 
 
 def row_like(series: Any, data: Any, name: str) -> Any:
-    """A row that is a Series, as a frame of the dtypes that its columns have in the data.
+    """Turns a row that is a Series into a frame with the dtypes of the data's columns.
 
-    Raises InputTypeError for a value that is not of its column's dtype.
+    Raises InputTypeError for a value that does not fit its column's dtype.
     """
     row = series.to_frame().T
     if rows_of(data).kind != "pandas":
@@ -165,14 +167,14 @@ def row_like(series: Any, data: Any, name: str) -> Any:
 
 
 def aligned(series: Any, data: Any, name: str) -> Any:
-    """A pandas Series by the index of the data, which says which row is which; else as it came.
+    """Aligns a pandas Series to the index of the data; other types are returned as given.
 
-    Raises InputError if they do not have the same index.
+    Raises InputError if the indexes differ.
     """
     if not (type(series).__module__.startswith("pandas") and hasattr(series, "index")):
         return series
     index = series.index
-    # The rows of an array have their places only.
+    # The rows of an array have positions only.
     wanted = data.index if rows_of(data).kind == "pandas" else np.arange(len(data))
     if len(index) == len(wanted) and np.all(index == wanted):
         return series

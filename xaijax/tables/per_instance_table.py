@@ -1,13 +1,13 @@
-"""`PerInstanceTable`: rows that each have their own players, or their own baseline.
+"""`PerInstanceTable`: rows with their own players, or their own baselines.
 
-The engine knows one numbering of players and one list of donors. A row of codes therefore says more
+The engine has one numbering of players and one list of donors. A row of codes therefore holds more
 here:
 
-    [ P marks | C codes of the row | C codes of what stands in for it | C owners ]
+    [ P marks | C codes of the row | C codes of its replacement | C owners ]
 
-Mark p is 1 while player p is kept. A coalition keeps and replaces marks alone. All else is always
-kept (the stand-ins of donors: always replaced), and what the marks say is done where the model is
-asked (`mixed`). Owners are there only if each row has its own players.
+Mark p is 1 if player p is kept. A coalition keeps or replaces marks only. All other columns are
+always kept (replacements by donors: always replaced), and `mixed` applies the marks just before the
+model is called. Owners are present only if each row has its own players.
 
 Letters: M rows, N instances, P players, C code columns of the table within.
 """
@@ -29,22 +29,22 @@ from xaijax.tables.table import CodeTable, FloatTable
 
 @dataclass(frozen=True, eq=False)
 class PerInstanceTable:
-    """A table around another; `read` and `encode` are of instances, `of_donors` of donors."""
+    """A table around another; `read` and `encode` take instances, `of_donors` takes donors."""
 
     inner: CodeTable
     owner: np.ndarray  # int64 [C] or [N, C], 1 + the player of each code column; 0: never replaced
     P: int
-    baseline_fn: Callable[[Any], Any] | None  # (rows) -> the baseline of each; None: the donors
-    common: np.ndarray  # [C], the code of all donors, where they are alike
-    alike: np.ndarray  # bool [C], whether they are
-    word: np.dtype  # of the codes within
+    baseline_fn: Callable[[Any], Any] | None  # (rows) -> the baseline of each row; None: donors
+    common: np.ndarray  # [C], the common code of all donors
+    alike: np.ndarray  # bool [C], whether all donors have it
+    word: np.dtype  # dtype of the inner codes
     allow_nan: bool | NanColumns
     in_jax: bool
     codes_per_column = 1
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of what is asked in JAX: the codes of one row."""
+        """Shape of one row for the JAX model: its codes."""
         return (self.P + (2 + self._of_each) * self.owner.shape[-1],)
 
     @property
@@ -58,7 +58,7 @@ class PerInstanceTable:
 
     @property
     def key(self) -> Any:
-        """Equal for tables that make the same rows of codes."""
+        """Key that is equal for tables that make the same rows from codes."""
         owner = None if self._of_each else self.owner.tobytes()
         return "own", getattr(self.inner, "key", self.inner.shape), self.P, owner
 
@@ -73,13 +73,13 @@ class PerInstanceTable:
     def read(
         self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
     ) -> Any:
-        """Rows as the table within reads them, as many as there are numberings."""
+        """Rows as the inner table reads them; their number must equal that of the numberings."""
         rows = self._read(X, name, allow_nan, owner)
-        found = len(rows_of(rows))
-        if self._of_each and found != len(self.owner):
+        row_count = len(rows_of(rows))
+        if self._of_each and row_count != len(self.owner):
             raise InputError(
                 f"players numbers the entries of {len(self.owner):,} instances, but {name} has "
-                f"{found:,} rows. Give players [N, *F] of these rows, or [*F] for all of them."
+                f"{row_count:,} rows. Give players [N, *F] of these rows, or [*F] for all of them."
             )
         return rows
 
@@ -89,7 +89,7 @@ class PerInstanceTable:
         return self.inner.read(X, name, allow_nan, owner)
 
     def holding(self, rows: Any) -> PerInstanceTable:
-        """The table of these rows and of what stands in for them; see `FloatTable.holding`."""
+        """The table of these rows and of their replacements; see `FloatTable.holding`."""
         if not isinstance(self.inner, FloatTable):
             return self
         if self.baseline_fn is None:
@@ -104,7 +104,7 @@ class PerInstanceTable:
         return replace(self, inner=inner)
 
     def encode(self, rows: Any) -> tuple[PerInstanceTable, np.ndarray]:
-        """Codes of all N instances, as `read` gave them."""
+        """Codes of all N instances, which `read` returned."""
         inner, codes = self.inner.encode(rows)
         codes = stand_in = np.asarray(codes)
         changed = ~self.alike | (_bits(codes) != _bits(self.common.astype(codes.dtype)))
@@ -113,12 +113,12 @@ class PerInstanceTable:
             again = np.asarray(inner.encode(self._stood_in(rows))[1])
             if (_bits(np.asarray(stand_in)) != _bits(again)).any():
                 raise InputError(
-                    "the function of Baseline returned other rows when it was asked again. Let it "
-                    "draw by a seed of its own, or give the rows that it may draw as background."
+                    "the function of Baseline returned other rows when it was called again. Let it "
+                    "use a fixed seed, or give the rows that it may draw as background."
                 )
             changed = _bits(codes) != _bits(np.asarray(stand_in))
-        # A player whose entries are all as in the baseline, or in every donor, has nothing to keep,
-        # as one that the instance lacks.
+        # A player whose entries all equal the baseline, or every donor, changes nothing, like a
+        # player that the instance lacks.
         owner = np.broadcast_to(self.owner, codes.shape)
         place = np.arange(len(codes))[:, None] * (self.P + 1) + owner
         times = np.bincount(place[changed], minlength=len(codes) * (self.P + 1))
@@ -126,26 +126,26 @@ class PerInstanceTable:
         return replace(self, inner=inner), self._joined(plays, codes, stand_in, owner)
 
     def of_donors(self, codes: np.ndarray) -> np.ndarray:
-        """Codes of donors, of theirs by the table within [B, C]."""
+        """Codes of donors, from their inner codes [B, C]."""
         marks = np.zeros((len(codes), self.P))
         return self._joined(marks, codes, codes, np.ones(codes.shape))
 
-    def _joined(self, marks: Any, own: Any, stand_in: Any, owner: Any) -> np.ndarray:
+    def _joined(self, marks: Any, codes: Any, stand_in: Any, owner: Any) -> np.ndarray:
         # Codes of one or two bytes could not hold every owner.
         dtype = self.word if self.word.itemsize >= 4 else np.dtype("u4")
-        parts = [marks, own, stand_in] + [owner] * self._of_each
+        parts = [marks, codes, stand_in] + [owner] * self._of_each
         return np.concatenate([part.astype(dtype) for part in parts], axis=1)
 
     def asked(self, codes: np.ndarray) -> Any:
-        """The codes as they are in JAX; on the host what the table within makes of them."""
+        """The codes themselves in JAX; on the host, rows that the inner table makes of them."""
         return codes if self.in_jax else self.inner.asked(self.mixed(codes))
 
     def decode(self, codes: Any) -> Any:
-        """Rows as the model takes them; traced by JAX, or NumPy's."""
+        """Rows for the model, as tracers or NumPy arrays."""
         return self.inner.decode(self.mixed(codes))
 
     def mixed(self, codes: Any) -> Any:
-        """Codes of the table within, [M, C]: the row's where kept, else its stand-in's."""
+        """Inner codes [M, C]: the row's where kept, otherwise its replacement's."""
         xp = np if isinstance(codes, np.ndarray) else jnp
         P, C = self.P, self.owner.shape[-1]
         keeps = xp.concatenate([xp.ones((len(codes), 1), bool), codes[:, :P] > 0], axis=1)

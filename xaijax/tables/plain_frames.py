@@ -1,7 +1,6 @@
-"""Frames as dicts of NumPy arrays and plain values, and back, column by column.
+"""Turns frames into dicts of NumPy arrays and plain values, and back, column by column.
 
-Texts and other objects are object arrays here; what becomes of them in a file is the affair of
-`results/files/npz.py`.
+Texts and other objects are object arrays here; `results/files/npz.py` writes them to files.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MISSING = ("NA", "NaT")  # of pandas
 
 
 def missing_name(value: Any) -> str | None:
-    """The name of a missing value of pandas; None for anything else."""
+    """The name of a missing value of pandas; None for other values."""
     pandas = sys.modules.get("pandas")
     if pandas is None:
         return None
@@ -36,7 +35,7 @@ def missing_name(value: Any) -> str | None:
 
 
 def missing_value(name: str) -> Any:
-    """The missing value of this name; ValueError if there is none."""
+    """The missing value with this name; raises ValueError if there is none."""
     if name not in MISSING:
         raise ValueError(f"{name!r:.60} is no missing value of pandas")
     return getattr(_library("pandas"), name)
@@ -46,7 +45,7 @@ def to_plain(frame: Any) -> dict[str, Any]:
     """A frame as plain values.
 
     Raises:
-        InputError: a column or index of a dtype that is not kept exactly.
+        InputError: a column or index has a dtype that cannot be stored exactly.
     """
     if rows_of(frame).kind == "polars":
         return {"library": "polars", "series": [_from_polars(series) for series in frame]}
@@ -55,19 +54,19 @@ def to_plain(frame: Any) -> dict[str, Any]:
         "library": "pandas",
         "columns": from_index(frame.columns, "column labels"),
         "index": from_index(frame.index, "index"),
-        "series": [_from_pandas(one, f"column {one.name!r}") for one in columns],
+        "series": [_from_pandas(column, f"column {column.name!r}") for column in columns],
     }
 
 
 def from_plain(plain: dict[str, Any]) -> Any:
     """The frame that `to_plain` was given."""
     if plain["library"] == "polars":
-        return _library("polars").DataFrame([_to_polars(one) for one in plain["series"]])
+        return _library("polars").DataFrame([_to_polars(series) for series in plain["series"]])
     if plain["library"] != "pandas":
         raise ValueError(f"{plain['library']!r:.60} is no library of frames")
     pandas = _library("pandas")
     index = to_index(plain["index"])
-    columns = {j: _to_pandas(one) for j, one in enumerate(plain["series"])}
+    columns = {j: _to_pandas(series) for j, series in enumerate(plain["series"])}
     # Arrays, not series: a series would be matched to the index by label.
     frame = pandas.DataFrame(columns, index=index, copy=False)
     frame.columns = to_index(plain["columns"])
@@ -75,7 +74,7 @@ def from_plain(plain: dict[str, Any]) -> Any:
 
 
 def is_index(value: Any) -> bool:
-    """Whether it is an index of pandas."""
+    """Whether it is a pandas Index."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(value, pandas.Index)
 
@@ -84,7 +83,7 @@ def from_index(index: Any, what: str) -> dict[str, Any]:
     """An index as plain values.
 
     Raises:
-        InputError: labels of a dtype that is not kept exactly.
+        InputError: the labels have a dtype that cannot be stored exactly.
     """
     pandas = _library("pandas")
     if isinstance(index, pandas.MultiIndex):
@@ -99,12 +98,12 @@ def to_index(plain: dict[str, Any]) -> Any:
     """The index that `from_index` was given."""
     pandas = _library("pandas")
     if "levels" in plain:
-        levels = [to_index(one) for one in plain["levels"]]
+        levels = [to_index(level) for level in plain["levels"]]
         return pandas.MultiIndex.from_arrays(levels, names=plain["names"])
     if "range" in plain:
         return pandas.RangeIndex(*plain["range"], name=plain["name"])
     values = _to_pandas(plain["series"])
-    # Without the dtype pandas would guess another one for objects.
+    # Without the dtype, pandas would guess another one for objects.
     return pandas.Index(values, dtype=values.dtype, name=plain["name"])
 
 
@@ -169,7 +168,7 @@ def _to_pandas(plain: dict[str, Any]) -> Any:
         return pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(plain["zone"]).array
     if kind != "numpy":
         raise ValueError(f"{kind!r:.60} is no kind of column")
-    # A NumPy-backed extension array keeps object columns from being read as texts.
+    # A NumPy-backed extension array prevents pandas from reading object columns as texts.
     return pandas.arrays.NumpyExtensionArray(values) if values.dtype == object else values
 
 
@@ -217,5 +216,5 @@ def _to_polars(plain: dict[str, Any]) -> Any:
 
 
 def _library(name: str) -> Any:
-    """pandas or polars, or the error that says how to get it."""
+    """Imports pandas or polars, or raises the error that tells how to install it."""
     return require(name, "xaijax[data]" if name == "pandas" else name)

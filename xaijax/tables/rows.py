@@ -1,4 +1,4 @@
-"""`rows_of`: rows of any kind behind one set of members, so that nobody asks what holds them.
+"""`rows_of`: one interface for rows of any kind.
 
 Letters: M rows, F columns.
 """
@@ -24,76 +24,77 @@ from xaijax.tables.tree import arrays_of, is_tree
 
 
 class GivenRows:
-    """Rows as the user gave them; a member that makes rows makes them of the same kind.
+    """The user's rows; members that return rows return the same kind.
 
-    These members serve an array [M, *F] of NumPy or JAX, a memory map, or what becomes an array, a
-    list say. Nothing is read or checked before it is needed: `checks` says what is wrong with
-    arrays. To add a kind of rows, write a subclass with these members and name it in `KINDS` below.
+    The members of this class serve a NumPy or JAX array [M, *F], a memory map, or anything that
+    converts to an array, such as a list. Nothing is read or checked before it is needed: `checks`
+    reports errors in arrays. To add a kind of rows, write a subclass and add it to `KINDS` below.
     """
 
-    kind: ClassVar[str] = "array"  # in a word, for messages
-    is_frame: ClassVar[bool] = False  # each column has a label and a dtype of its own
+    kind: ClassVar[str] = "array"  # one word for messages
+    is_frame: ClassVar[bool] = False  # each column has its own label and dtype
 
-    def __init__(self, given: Any) -> None:
-        self.given = given
+    def __init__(self, native: Any) -> None:
+        self.native = native
 
     def __len__(self) -> int:
-        return len(self.given)
+        return len(self.native)
 
     @classmethod
-    def holds(cls, given: Any) -> bool:
-        """Whether these are rows of this kind; nothing is imported for the answer."""
+    def holds(cls, rows: Any) -> bool:
+        """Whether these are rows of this kind. Imports nothing."""
         return False
 
     @property
     def _array(self) -> Any:
-        return self.given if hasattr(self.given, "shape") else np.asarray(self.given)
+        return self.native if hasattr(self.native, "shape") else np.asarray(self.native)
 
     @property
     def labels(self) -> list[Any]:
-        """[F], the columns' labels as given; none unless it is a frame."""
+        """[F], the columns' labels as given; empty unless it is a frame."""
         return []
 
     @property
     def index(self) -> Any:
-        """The labels of the rows, a pandas Index [M]; None: they are only counted from 0."""
+        """The labels of the rows, a pandas Index [M]; None if they are only numbered from 0."""
         return None
 
     def labelled(self, index: Any) -> Any:
-        """The rows with these labels, if the library keeps labels; else as they are."""
-        return self.given
+        """The rows with these labels, if the library has labels; otherwise the rows as they are."""
+        return self.native
 
     @property
     def instance(self) -> Any:
-        """What one row is shaped like."""
-        return self.given.shape[1:]
+        """The shape of one row."""
+        return self.native.shape[1:]
 
     @property
     def first(self) -> Any:
         """The first row alone: without the axis of rows, or a frame of one row."""
-        return self.part(0, 1) if self.is_frame else self.given[0]
+        return self.part(0, 1) if self.is_frame else self.native[0]
 
     @property
     def width(self) -> int:
-        """F, the entries of one row; 0 of what has no rows."""
-        return math.prod(self.given.shape[1:]) if len(self.given.shape) > 1 else 0
+        """F, the number of entries of one row; 0 if there are no rows."""
+        return math.prod(self.native.shape[1:]) if len(self.native.shape) > 1 else 0
 
     def take(self, places: Any, counted: bool = False) -> Any:
-        """The rows at these places, int or slice (of an array a view); counted: an index starts at
-        0 again.
+        """The rows at these positions, ints or a slice (a view of an array); counted: the index
+        is numbered from 0 again.
         """
         return self._array[places]
 
     def part(self, first: int, last: int) -> Any:
-        """Rows first to last - 1, a view; of a memory map nothing else is read."""
+        """Rows first to last - 1, as a view; nothing else of a memory map is read."""
         return self._array[first:last]
 
     def columns_at(self, places: Sequence[int] | np.ndarray) -> Any:
-        """All rows of the columns at these places."""
+        """All rows of the columns at these positions."""
         return self._array[:, places]
 
     def column(self, place: int) -> np.ndarray:
-        """One column [M] as NumPy: numbers stay numbers (missing: NaN), the rest as objects.
+        """One column [M] as a NumPy array: numbers stay numbers (missing: NaN), other values are
+        objects.
 
         For an array it is a view; entries of instances of rank above 1 are counted in C order.
         """
@@ -105,7 +106,7 @@ class GivenRows:
         return array[(slice(None), *np.unravel_index(place, array.shape[1:]))]
 
     def is_category(self, place: int) -> bool:
-        """Whether the dtype of a column says that its values are categories, numbers or not."""
+        """Whether a column has a dtype of categories, which may be numbers."""
         return False
 
     def columns(self) -> list[np.ndarray]:
@@ -113,42 +114,43 @@ class GivenRows:
         return [self.column(j) for j in range(len(self.labels))]
 
     def matrix(self) -> np.ndarray:
-        """All of the rows as one array; a memory map is read."""
+        """All rows as one array; a memory map is read."""
         return np.asarray(self._array[:])
 
     def texts(self) -> Iterator[bytes]:
-        """Yields bytes for each row, the same for equal rows."""
-        return (np.ascontiguousarray(row).tobytes() for row in self.given)
+        """Yields bytes for each row; equal rows give equal bytes."""
+        return (np.ascontiguousarray(row).tobytes() for row in self.native)
 
     def copy(self) -> Any:
-        """The same rows, which the user who gave them cannot change; arrays become NumPy's."""
-        return np.array(self.given)
+        """A copy of the rows that the user cannot change; arrays become NumPy arrays."""
+        return np.array(self.native)
 
     def stacked(self, parts: Sequence[Any]) -> Any:
-        """Rows of this kind, with the same columns, one under the other."""
+        """Concatenates rows of this kind with the same columns."""
         return np.concatenate(parts)
 
     def beside(self, columns: Mapping[str, Any]) -> Any:
-        """These rows and, to their right, columns [M] of these labels; an array becomes float64."""
-        own = checks.matrix(self.given, "X").astype(np.float64)
-        return np.column_stack([own, *columns.values()])
+        """These rows with labelled columns [M] appended; an array becomes float64."""
+        matrix = checks.matrix(self.native, "X").astype(np.float64)
+        return np.column_stack([matrix, *columns.values()])
 
     def with_row(self, columns: Sequence[int], row: Any) -> Any:
-        """These rows, those columns at the values of a row: [F], or one of this kind.
+        """These rows, with `columns` set to the values of `row`: [F], or rows of this kind.
 
         An array has the dtype that holds both.
         """
-        out = np.array(self.given, np.result_type(self._array.dtype, row.dtype))
+        out = np.array(self.native, np.result_type(self._array.dtype, row.dtype))
         out[:, list(columns)] = row[list(columns)]
         return out
 
     def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
-        """One row, of the "median" or "mean" of each column; for other values the most frequent.
+        """One row with the "median" or "mean" of each column; for other values the most frequent
+        one.
 
         For an array it is [1, *F], float64 unless the rows are floats. Raises InputError for no
         rows, and for NaN unless allowed.
         """
-        array = checks.as_array(self.given, name)
+        array = checks.as_array(self.native, name)
         if array.ndim < 2 or len(array) == 0:
             raise InputError(
                 f"{name}: Baseline({how!r}, rows) needs rows [B, F], got shape {array.shape}."
@@ -158,41 +160,41 @@ class GivenRows:
         return summary[None].astype(array.dtype if array.dtype.kind == "f" else np.float64)
 
     def missing(self, name: str) -> Any:
-        """One row with nothing in it; an array's is NaN [*F], float64 unless the rows are floats.
+        """One row of missing values; for an array NaN [*F], float64 unless the rows are floats.
 
         Raises InputError for a column that cannot be missing.
         """
-        array = checks.as_array(self.given, "background")
+        array = checks.as_array(self.native, "background")
         dtype = array.dtype if array.dtype.kind == "f" else np.float64
         return np.full(array.shape[1:], np.nan, dtype)
 
 
 class FrameRows(GivenRows):
-    """A `DataFrame` of the library that `kind` names; the library is never imported here.
+    """A `DataFrame` of the library `kind`, which is never imported here.
 
-    Columns are found by place, since labels of pandas may occur twice.
+    Columns are found by position, since labels of pandas may occur twice.
     """
 
     is_frame = True
 
     @classmethod
-    def holds(cls, given: Any) -> bool:
+    def holds(cls, rows: Any) -> bool:
         """Whether it is a frame of the library."""
         frame = getattr(sys.modules.get(cls.kind), "DataFrame", None)
-        return frame is not None and isinstance(given, frame)
+        return frame is not None and isinstance(rows, frame)
 
     @property
     def labels(self) -> list[Any]:
         """The names of the columns; those of pandas may have any type."""
-        return list(self.given.columns)
+        return list(self.native.columns)
 
     @property
     def _at(self) -> Any:
-        """What takes rows and columns by place."""
-        return self.given
+        """The indexer by position of rows and columns."""
+        return self.native
 
     def take(self, places: Any, counted: bool = False) -> Any:
-        """The same, counted or not, of a library without an index."""
+        """See `GivenRows.take`; the library has no index, so `counted` changes nothing."""
         return self._at[places]
 
     def part(self, first: int, last: int) -> Any:
@@ -204,22 +206,22 @@ class FrameRows(GivenRows):
         return self._at[:, [int(j) for j in places]]
 
     def is_category(self, place: int) -> bool:
-        """True for bools too, which may be missing."""
+        """See `GivenRows.is_category`; True for bools too, which may be missing."""
         nw = _narwhals()
         column = nw.from_native(self._at[:, place], series_only=True)
         return column.dtype in (nw.Boolean, nw.Categorical, nw.Enum)
 
     def matrix(self) -> np.ndarray:
         """Returns all cells, in a dtype that holds all columns."""
-        return self.given.to_numpy()
+        return self.native.to_numpy()
 
     def texts(self) -> Iterator[bytes]:
         """Yields bytes of the values of each row, without the index."""
-        return (repr(row).encode() for row in _narwhals().from_native(self.given).iter_rows())
+        return (repr(row).encode() for row in _narwhals().from_native(self.native).iter_rows())
 
     def copy(self) -> Any:
-        """A deep copy; columns of polars, which cannot be changed, are shared."""
-        return deepcopy(self.given)
+        """Returns a deep copy; polars columns are immutable and therefore shared."""
+        return deepcopy(self.native)
 
     def stacked(self, parts: Sequence[Any]) -> Any:
         """Returns the parts as one frame; parts of pandas keep their index."""
@@ -229,7 +231,7 @@ class FrameRows(GivenRows):
         """Returns the frame with these columns set; the index stays."""
         nw = _narwhals()
         made = [nw.new_series(n, values, backend=self.kind) for n, values in columns.items()]
-        return nw.from_native(self.given).with_columns(*made).to_native()
+        return nw.from_native(self.native).with_columns(*made).to_native()
 
     def with_row(self, columns: Sequence[int], row: Any) -> Any:
         """Returns the frame with one row's values in some columns, in the dtypes of that row.
@@ -241,40 +243,40 @@ class FrameRows(GivenRows):
             repeated = nw.from_native(row)[[0] * rows]
             made = [repeated[:, c] for c in columns]
         else:
-            value = float if self.kind == "polars" else lambda one: one
+            value = float if self.kind == "polars" else lambda cell: cell
             pairs = [(self.labels[c], [value(row[c])] * rows) for c in columns]
             made = [nw.new_series(*pair, backend=self.kind) for pair in pairs]
-        return nw.from_native(self.given).with_columns(*made).to_native()
+        return nw.from_native(self.native).with_columns(*made).to_native()
 
 
 class PandasRows(FrameRows):
-    """A frame of pandas, whose index, dtypes and order come through unchanged."""
+    """A pandas frame; index, dtypes and order are preserved."""
 
     kind = "pandas"
 
     @property
     def index(self) -> Any:
-        """The frame's own, unless it is 0 to M - 1."""
-        return labels_of_rows(self.given.index)
+        """The frame's index, unless it is 0 to M - 1."""
+        return labels_of_rows(self.native.index)
 
     def labelled(self, index: Any) -> Any:
         """Returns the frame with another index."""
-        return self.given.set_axis(index)
+        return self.native.set_axis(index)
 
     @property
     def _at(self) -> Any:
-        return self.given.iloc
+        return self.native.iloc
 
     def take(self, places: Any, counted: bool = False) -> Any:
-        """Returns the rows at these places, with their index or one that counts from 0."""
-        rows = self.given.iloc[places]
+        """Returns the rows at these positions, with their index or one numbered from 0."""
+        rows = self.native.iloc[places]
         return rows.reset_index(drop=True) if counted else rows
 
     def column(self, place: int) -> np.ndarray:
-        """A nullable column is a NumPy dtype's; with missing values float64. A sparse one is dense,
-        and dates are objects.
+        """A nullable column gets its NumPy dtype, or float64 if values are missing. A sparse one
+        becomes dense, and dates are objects.
         """
-        series = self.given.iloc[:, place]
+        series = self.native.iloc[:, place]
         if hasattr(series.array, "sp_values"):
             return series.array.to_dense()
         if series.dtype.kind in "mM":
@@ -287,7 +289,7 @@ class PandasRows(FrameRows):
 
     def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
         """Numbers become floats; for other columns it is the first of the most frequent values."""
-        rows = self.given
+        rows = self.native
         if len(rows) == 0:
             raise InputError(f"{name} has 0 rows; at least 1 is needed.")
         parts = {}
@@ -309,7 +311,7 @@ class PandasRows(FrameRows):
 
     def missing(self, name: str) -> Any:
         """Numbers become float64; bool of NumPy cannot be missing."""
-        empty = self.given.iloc[:1].copy()
+        empty = self.native.iloc[:1].copy()
         for label in empty.columns:
             dtype = empty[label].dtype
             if isinstance(dtype, np.dtype) and dtype.kind == "b":
@@ -318,19 +320,19 @@ class PandasRows(FrameRows):
                     "float, or give a row."
                 )
             plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
-            gone, kept = ([np.nan], np.float64) if plain else ([None], dtype)
-            empty[label] = type(empty[label])(gone, index=empty.index, dtype=kept)
+            gone, new_dtype = ([np.nan], np.float64) if plain else ([None], dtype)
+            empty[label] = type(empty[label])(gone, index=empty.index, dtype=new_dtype)
         return empty
 
 
 class PolarsRows(FrameRows):
-    """A frame of polars, whose dtypes and order come through unchanged; it has no index."""
+    """A polars frame; dtypes and order are preserved; it has no index."""
 
     kind = "polars"
 
     def column(self, place: int) -> np.ndarray:
-        """A null is NaN among numbers and bools; dates are objects."""
-        series = self.given.to_series(place)
+        """Nulls become NaN among numbers and bools; dates are objects."""
+        series = self.native.to_series(place)
         if series.dtype.is_temporal():
             dates = np.empty(len(series), object)
             dates[:] = series.to_list()
@@ -340,10 +342,10 @@ class PolarsRows(FrameRows):
 
     def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
         """Numbers become Float64; for other columns it is the first of the most frequent values."""
-        rows = self.given
+        rows = self.native
         if len(rows) == 0:
             raise InputError(f"{name} has 0 rows; at least 1 is needed.")
-        one, schema = {}, {}
+        row, schema = {}, {}
         for place, label in enumerate(rows.columns):
             column = rows[label]
             numeric = column.dtype.is_numeric()
@@ -352,33 +354,33 @@ class PolarsRows(FrameRows):
                 allowed = checks.nan_at(allow_nan, place)
                 checks.finite(column.to_numpy(), f"{name}, column {label!r}", allowed)
             if column.dtype.is_float():
-                column = column.fill_nan(None)  # a number that is missing, as in arrays and pandas
-            one[label] = (
+                column = column.fill_nan(None)  # a missing number, as in arrays and pandas
+            row[label] = (
                 [getattr(column, how)()] if numeric else column.mode().sort().head(1).to_list()
             )
-        return type(rows)(one, schema=schema)
+        return type(rows)(row, schema=schema)
 
     def missing(self, name: str) -> Any:
         """Nulls of the same dtypes."""
-        return self.given.head(1).clear(1)
+        return self.native.head(1).clear(1)
 
 
 class TreeRows(GivenRows):
-    """A pytree of arrays [M, ...]; the columns are the entries of all leaves in a line."""
+    """A pytree of arrays [M, ...]; the columns are the entries of all leaves, concatenated."""
 
     kind = "tree"
 
     @classmethod
-    def holds(cls, given: Any) -> bool:
+    def holds(cls, rows: Any) -> bool:
         """Whether these are rows in several arrays."""
-        return is_tree(given)
+        return is_tree(rows)
 
     @cached_property
     def _leaves(self) -> list[np.ndarray]:
-        return [np.asarray(checks.from_torch(leaf)) for leaf in jax.tree.leaves(self.given)]
+        return [np.asarray(checks.from_torch(leaf)) for leaf in jax.tree.leaves(self.native)]
 
     def _of_each(self, made: Any) -> Any:
-        return jax.tree.map(lambda leaf: made(np.asarray(checks.from_torch(leaf))), self.given)
+        return jax.tree.map(lambda leaf: made(np.asarray(checks.from_torch(leaf))), self.native)
 
     def __len__(self) -> int:
         return len(self._leaves[0])
@@ -386,7 +388,7 @@ class TreeRows(GivenRows):
     @property
     def instance(self) -> Any:
         """The structure and its leaves' shapes."""
-        structure = jax.tree.structure(self.given)
+        structure = jax.tree.structure(self.native)
         return structure, tuple(leaf.shape[1:] for leaf in self._leaves)
 
     @property
@@ -400,7 +402,7 @@ class TreeRows(GivenRows):
         return sum(math.prod(leaf.shape[1:]) for leaf in self._leaves)
 
     def take(self, places: Any, counted: bool = False) -> Any:
-        """The same, counted or not; a slice is a view."""
+        """See `GivenRows.take`; there is no index, and a slice is a view."""
         return self._of_each(lambda leaf: leaf[places])
 
     def part(self, first: int, last: int) -> Any:
@@ -421,8 +423,8 @@ class TreeRows(GivenRows):
         raise IndexError(place)
 
     def matrix(self) -> np.ndarray:
-        """[M, F], of the dtype that holds all leaves; narrow numbers, which NumPy joins with no
-        others, as float32.
+        """[M, F], in the common dtype of all leaves; narrow floats, which NumPy cannot promote,
+        count as float32.
         """
         wide = [
             leaf.astype(np.float32) if leaf.dtype.kind == "V" else leaf for leaf in self._leaves
@@ -443,45 +445,45 @@ class TreeRows(GivenRows):
         return self._of_each(np.array)
 
     def stacked(self, parts: Sequence[Any]) -> Any:
-        """The parts one after the other, leaf by leaf."""
+        """Concatenates the parts, leaf by leaf."""
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
     def beside(self, columns: Mapping[str, Any]) -> Any:
-        """Raises InputTypeError: a tree has no place for columns of numbers."""
-        raise InputTypeError(f"rows in a {type(self.given).__name__}: give one array or a frame.")
+        """Raises InputTypeError: columns of numbers cannot be added to a tree."""
+        raise InputTypeError(f"rows in a {type(self.native).__name__}: give one array or a frame.")
 
     def with_row(self, columns: Sequence[int], row: Any) -> Any:
-        """The rows with these entries at the values of a row, a tree of arrays without their
+        """The rows with `columns` set to the values of `row`, a tree of arrays without their
         first axis.
         """
         beside = [np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(row)]
         out, start = [], 0
-        for leaf, given in zip(self._leaves, beside, strict=True):
-            own = [c - start for c in columns if 0 <= c - start < len(given)]
+        for leaf, entries in zip(self._leaves, beside, strict=True):
+            places = [c - start for c in columns if 0 <= c - start < len(entries)]
             flat = np.array(leaf.reshape(len(leaf), -1))
-            flat[:, own] = given[own]
+            flat[:, places] = entries[places]
             out.append(flat.reshape(leaf.shape))
-            start += len(given)
-        return jax.tree.unflatten(jax.tree.structure(self.given), out)
+            start += len(entries)
+        return jax.tree.unflatten(jax.tree.structure(self.native), out)
 
     def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
-        """Returns one row: the median or mean of floats, and the most frequent whole number or
-        bool (the smallest of several).
+        """Returns one row: the median or mean of floats, and the most frequent integer or bool
+        (the smallest of several).
         """
-        names, arrays, structure = arrays_of(self.given, name)
+        names, arrays, structure = arrays_of(self.native, name)
         out = []
         for leaf, array in zip(names, arrays, strict=True):
             if array.dtype.kind != "f":
                 out.append(np.apply_along_axis(_most_frequent, 0, array)[None])
                 continue
             checks.finite(array, f"{name}: the leaf {leaf!r}", allow_nan)
-            one = (np.nanmedian if how == "median" else np.nanmean)(array, axis=0)
-            out.append(np.asarray(one, array.dtype)[None])
+            row = (np.nanmedian if how == "median" else np.nanmean)(array, axis=0)
+            out.append(np.asarray(row, array.dtype)[None])
         return jax.tree.unflatten(structure, out)
 
     def missing(self, name: str) -> Any:
-        """NaN; whole numbers and bools cannot be missing."""
-        names, arrays, structure = arrays_of(self.given, name)
+        """NaN; integers and bools cannot be missing."""
+        names, arrays, structure = arrays_of(self.native, name)
         for leaf, array in zip(names, arrays, strict=True):
             if array.dtype.kind != "f":
                 raise InputError(f"{name}: the leaf {leaf!r} is {array.dtype}, which has no NaN.")
@@ -494,25 +496,25 @@ def _most_frequent(column: np.ndarray) -> Any:
     return values[times.argmax()]
 
 
-# What none of them holds is an array.
+# Anything else is an array.
 KINDS: tuple[type[GivenRows], ...] = (PandasRows, PolarsRows, TreeRows)
 
 
-def rows_of(given: Any) -> GivenRows:
-    """The rows, to be asked whatever holds them; no row is read or copied."""
-    if not isinstance(given, np.ndarray):
-        given = checks.from_torch(given)
+def rows_of(rows: Any) -> GivenRows:
+    """Wraps rows of any kind; reads and copies none."""
+    if not isinstance(rows, np.ndarray):
+        rows = checks.from_torch(rows)
         for kind in KINDS:
-            if kind.holds(given):
-                return kind(given)
-    return GivenRows(given)
+            if kind.holds(rows):
+                return kind(rows)
+    return GivenRows(rows)
 
 
-def refuse_series(given: Any, name: str) -> None:
-    """Raises InputError for a series of pandas or polars in place of rows."""
-    if type(given).__name__ != "Series" or not hasattr(given, "to_frame"):
+def refuse_series(value: Any, name: str) -> None:
+    """Raises InputError for a pandas or polars Series in place of rows."""
+    if type(value).__name__ != "Series" or not hasattr(value, "to_frame"):
         return
-    way = "frame.iloc[[0]]" if hasattr(given, "iloc") else "frame[0:1]"
+    way = "frame.iloc[[0]]" if hasattr(value, "iloc") else "frame[0:1]"
     raise InputError(
         f"{name} is a Series, one row or one column of a frame; rows are needed. Say {way}, which "
         "keeps the columns' dtypes, or series.to_numpy()[None] for a row of numbers."
@@ -520,13 +522,14 @@ def refuse_series(given: Any, name: str) -> None:
 
 
 def labels_of_rows(index: Any) -> Any:
-    """An index of pandas; None for one that counts from 0, which says no more than the places."""
+    """A pandas Index; None for the default index from 0."""
     counts = index.nlevels == 1 and index.dtype.kind in "iu"
     return None if counts and np.array_equal(index, np.arange(len(index))) else index
 
 
 def joined_index(parts: Sequence[Any]) -> Any:
-    """The labels of all parts, each an index or a range of places; None as in `labels_of_rows`."""
+    """The labels of all parts, each an index or a range of positions; None as in
+    `labels_of_rows`."""
     pandas: Any = require("pandas", "xaijax[data]")
     made = [pandas.RangeIndex(p.start, p.stop) if isinstance(p, range) else p for p in parts]
     first, *others = made
@@ -534,16 +537,16 @@ def joined_index(parts: Sequence[Any]) -> Any:
 
 
 def labels_of_levels(levels: Sequence[tuple[np.ndarray, str, str | None]]) -> Any:
-    """An index of one or several levels, of (labels, dtype, name) of each."""
+    """An index of one or several levels, from (labels, dtype, name) of each."""
     pandas: Any = require("pandas", "xaijax[data]")
     made = [pandas.Index(labels, dtype=dtype, name=name) for labels, dtype, name in levels]
     if len(made) == 1:
         return made[0]
-    return pandas.MultiIndex.from_arrays(made, names=[one.name for one in made])
+    return pandas.MultiIndex.from_arrays(made, names=[level.name for level in made])
 
 
 def _narwhals() -> Any:
-    """Loads narwhals on use, so that `import xaijax` stays fast."""
+    """Imports narwhals on use, so that `import xaijax` stays fast."""
     import narwhals.stable.v2 as narwhals  # noqa: PLC0415
 
     return narwhals

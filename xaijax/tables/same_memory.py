@@ -1,8 +1,8 @@
-"""Whether two things that were passed are the same rows in memory; what is in them is never read.
+"""Tells whether two arguments are the same rows in memory, without reading their values.
 
-A private release may not depend on private values in other ways than its noise hides. Whether a
-pool or people explained ARE the private data is therefore decided by what was passed: the same
-object, or memory that both share. Copies are other rows.
+A private release may depend on private values only in ways that its noise hides. Whether a pool, or
+the people explained, ARE the private data is therefore decided by the arguments: the same object,
+or shared memory. Copies count as other rows.
 """
 
 from __future__ import annotations
@@ -14,25 +14,24 @@ import numpy as np
 
 from xaijax.tables.rows import rows_of
 
-MOST_WORK = 100_000  # spent on strides that interleave; undecided counts as shared
+MOST_WORK = 100_000  # work limit for interleaving strides; undecided counts as shared
 
 
 def shares_memory(a: Any, b: Any) -> bool:
-    """Whether they are one object, or an array or a column of one shares memory with the other."""
+    """Whether they are the same object, or an array or column of one shares memory with the
+    other."""
     if a is None or b is None:
         return False
-    return a is b or any(_overlap(one, other) for one in _buffers(a) for other in _buffers(b))
+    return a is b or any(_overlap(buffer, other) for buffer in _buffers(a) for other in _buffers(b))
 
 
 def is_same(a: Any, b: Any) -> bool:
-    """Whether they are one object, or two arrays of the same elements of the same memory."""
+    """Whether they are the same object, or two arrays over the same elements in memory."""
     if a is b:
         return True
     if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
         return False
-    places = [
-        (one.__array_interface__["data"][0], one.shape, one.strides, one.dtype) for one in (a, b)
-    ]
+    places = [(x.__array_interface__["data"][0], x.shape, x.strides, x.dtype) for x in (a, b)]
     return places[0] == places[1]
 
 
@@ -57,16 +56,14 @@ def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def fingerprints(rows: Any) -> np.ndarray:
-    """uint64 [N], equal for equal rows whatever rows come with them; an array [N, *F] or a
-    frame.
-    """
+    """Hashes uint64 [N] of rows, an array [N, *F] or a frame; equal rows have equal hashes."""
     digests = [hashlib.blake2b(text, digest_size=8).digest() for text in rows_of(rows).texts()]
     return np.frombuffer(b"".join(digests), "<u8")
 
 
 def hash_of_numbers(rows: Any) -> int | None:
-    """Python's own 64-bit hash of an array, for this process only; None for what is no array of
-    numbers: cells may be any objects then.
+    """Python's 64-bit hash of an array, valid in this process only; None if it is not an array
+    of numbers.
     """
     if not isinstance(rows, np.ndarray) or rows.dtype.kind not in "biuf":
         return None

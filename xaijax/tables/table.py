@@ -1,16 +1,16 @@
-"""Tables: rows of any kind as code matrices, from which the engine builds hybrids.
+"""Tables turn rows of any kind into code matrices, from which the engine builds hybrids.
 
-A hybrid takes each column from one row or another, so it can be made of codes that stand for the
-values, and is turned back only at the model's door. Each way rows come has its kind:
+A hybrid takes each column from one row or another, so it can be made of codes for the values, which
+are decoded just before the model is called. Each kind of rows has its table:
 
-- `FloatTable`: arrays for JAX models; the code of a value is the value itself. A whole number of
-  more digits than a code has is two codes.
-- `WordTable`: arrays for host models; the codes are the value's bits, so any dtype comes through.
-- `FrameTable` (`frame_table.py`): data frames for host models; a code is a place in a list of
+- `FloatTable`: arrays for JAX models; the code of a value is the value itself. An integer with more
+  digits than a code takes two codes.
+- `WordTable`: arrays for host models; the codes are the value's bits, so any dtype is preserved.
+- `FrameTable` (`frame_table.py`): data frames for host models; a code is a position in the list of
   the column's distinct values.
-- `CodedTable`: rows of an estimator that JAX runs, each column as a number. Rows are read and kept
-  as the estimator itself takes them, by the table of host models, and become numbers where they are
-  encoded. The estimator can therefore answer in place of JAX at any time.
+- `CodedTable`: rows of an estimator that JAX runs, with each column as a number. The table for host
+  models reads and keeps the rows as the estimator takes them, and `encode` makes numbers of them.
+  The estimator can therefore replace JAX at any time.
 
 Letters: M rows, F columns, C code columns.
 """
@@ -26,13 +26,13 @@ from xaijax.core import checks
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.frames import frame_numbers
-from xaijax.tables.rows import refuse_series, rows_of
+from xaijax.tables.rows import GivenRows, refuse_series, rows_of
 
 
 class CodeTable(Protocol):
-    """What the engine asks of a table.
+    """The interface of tables for the engine.
 
-    To add a way to code rows: write a class with these members and choose it in
+    To add a kind of table: write a class with these members and choose it in
     `xaijax.games.measure.replacement.table_of`.
     """
 
@@ -54,27 +54,29 @@ class CodeTable(Protocol):
     def read(
         self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
     ) -> Any:
-        """X checked and copied, in the form that `encode` takes; raises the error family.
+        """Checks X and returns a copy in the form that `encode` takes; raises subclasses of
+        XaiError.
 
-        owner: whose shape and names these are, for messages.
+        owner: the argument that sets the shape and names, for messages.
         """
         ...
 
     def encode(self, rows: Any) -> tuple[CodeTable, np.ndarray]:
-        """(a table that knows these rows too, their codes [M, C])."""
+        """(a table that includes these rows, their codes [M, C])."""
         ...
 
     def decode(self, codes: np.ndarray) -> Any:
-        """Rows as the model takes them, of codes [M, C]."""
+        """Rows for the model, from codes [M, C]."""
         ...
 
     def asked(self, codes: np.ndarray) -> Any:
-        """What the engine's model (`Model.of_codes`) is given of them; most often these rows."""
+        """The engine's input to the model (`Model.of_codes`), from codes; usually the decoded
+        rows."""
         ...
 
 
 def one_nan(array: np.ndarray) -> np.ndarray:
-    """The same array with all NaN made the one NaN, so that NaN equals NaN bit for bit."""
+    """The array with all NaN replaced by the same NaN, so that NaN equals NaN bit for bit."""
     lost = np.isnan(array) if array.dtype.kind == "f" else None
     if lost is None or not lost.any():
         return array
@@ -82,7 +84,8 @@ def one_nan(array: np.ndarray) -> np.ndarray:
 
 
 class MappedRows:
-    """Rows of a memory map, converted piece by piece where they are sliced; never read whole."""
+    """Rows of a memory map that are converted when they are sliced; the map is never read in
+    full."""
 
     def __init__(self, array: np.ndarray, convert: Callable[[np.ndarray], np.ndarray]) -> None:
         self.array, self._convert = array, convert
@@ -104,17 +107,16 @@ class MappedRows:
         return self[:0].dtype
 
     def then(self, convert: Callable[[np.ndarray], np.ndarray]) -> MappedRows:
-        """The same rows, converted once more."""
+        """The same rows with one more conversion."""
         return MappedRows(self.array, lambda part: convert(self._convert(part)))
 
 
-def kept_rows(X: Any, rows: Any) -> Any:
-    """What a result keeps of rows X that were read as `rows`: a frame stays a frame, copied."""
-    if rows_of(rows).is_frame:  # a copy already, made before the model was asked
-        return rows
-    given = rows_of(X)
-    if given.is_frame:
-        return given.copy()
+def kept_rows(original: GivenRows, rows: Any) -> Any:
+    """The data that a result stores for rows that were read as `rows`: a frame stays a frame,
+    copied.
+    """
+    if original.is_frame and not rows_of(rows).is_frame:  # those are copies already
+        return original.copy()
     return rows.array if isinstance(rows, MappedRows) else rows
 
 
@@ -128,11 +130,11 @@ def read_array(
     owner: str = "the background",
     any_shape: bool = False,
 ) -> np.ndarray | MappedRows:
-    """X [M, *shape] checked and copied as `dtype`, all NaN the one NaN; a memory map stays one.
+    """Checks X [M, *shape] and copies it as `dtype`, with a single NaN; a memory map stays one.
 
     shape None: any [M, F], or any [M, *F] with any_shape; dtype None: that of X. X may be a frame
-    of numbers, whose names must be `labels` where these are given; `owner` is whose shape and names
-    these are.
+    of numbers, whose names must equal `labels` if these are given; `owner` names the argument that
+    sets the shape and names.
     """
     refuse_series(X, name)
     if rows_of(X).is_frame:
@@ -148,13 +150,13 @@ def read_array(
     checks.finite(array, name, allow_nan, wanted)
     if wanted.kind in "iu":
         _refuse_beyond(array, wanted, name)
-    changed = sum(checks.changed_numbers(one, wanted) for one in columns)
+    changed = sum(checks.changed_numbers(column, wanted) for column in columns)
     if changed:
         checks.warn(
             f"{name}: {changed} whole numbers change in {wanted}, which has not enough digits for "
             "them. Subtract an offset, or say precision='float64' in as_model."
         )
-    if coarse := sum(checks.coarse_columns(one, wanted) for one in columns):
+    if coarse := sum(checks.coarse_columns(column, wanted) for column in columns):
         checks.warn(
             f"{name}: in {coarse} of {array[:1].size} columns the numbers are so near each other, "
             f"compared with their size, that {wanted} keeps fewer than four digits of what they "
@@ -166,7 +168,7 @@ def read_array(
 
 
 def _refuse_beyond(array: np.ndarray, dtype: np.dtype, name: str) -> None:
-    """Raises InputError for whole numbers that the dtype does not have."""
+    """Raises InputError for integers outside the range of the dtype."""
     limits = np.iinfo(dtype)
     if array.dtype.kind == "b" or np.can_cast(array.dtype, dtype):
         return
@@ -192,9 +194,9 @@ def _is_mapped(array: Any) -> bool:
 class FloatTable:
     """Arrays, or frames of numbers, for a JAX model.
 
-    Rows reach the model in the dtype that NumPy gives to all of them together: whole numbers if the
-    background and X are whole numbers, floats if one of them is. A hybrid therefore has the dtype
-    of `np.where(kept, x, donor)`. Codes are floats in either case, as the engine's sums are.
+    Rows reach the model in NumPy's common dtype of the background and X: integers if both are
+    integers, floats if one is. A hybrid therefore has the dtype of `np.where(kept, x, donor)`.
+    Codes are floats in either case, like the engine's sums.
     """
 
     def __init__(
@@ -207,10 +209,10 @@ class FloatTable:
         wide: bool = False,
         base: FloatTable | None = None,
     ) -> None:
-        """dtype: that of the codes. whole: in which the model is given rows, of whole numbers or
-        bools; None: it is given floats. takes: (dtype of rows) -> that in which the model takes
-        them; None: as floats. wide: whether each number is two codes. base: the table of the
-        background alone; None: this one.
+        """dtype: the dtype of the codes. whole: the integer or bool dtype of rows for the model;
+        None: floats. takes: (dtype of rows) -> the dtype in which the model takes them; None:
+        floats. wide: whether each number takes two codes. base: the table of the background
+        alone; None: this one.
         """
         self.shape = shape
         self.dtype = dtype
@@ -237,8 +239,8 @@ class FloatTable:
         owner: str = "the background",
         alone: bool = False,
     ) -> np.ndarray | MappedRows:
-        """[M, *shape] in the dtype of the model's floats, or of its whole numbers where X and the
-        background are such; see `read_array`. alone: whatever the background is.
+        """[M, *shape] in the dtype of the model's floats, or of its integers if X and the
+        background are integers; see `read_array`. alone: ignore the background.
         """
         labels, wanted = self.feature_names, self.dtype
         if self._takes is not None and (alone or self._base.whole is not None):
@@ -248,44 +250,44 @@ class FloatTable:
     def read_exactly(
         self, X: Any, name: str, allow_nan: bool, owner: str = "the background"
     ) -> np.ndarray | None:
-        """The same with all digits of X, for who compares numbers; None: `read` keeps them all."""
-        given = dtype_of(X, name)
-        if given.kind not in "iuf" or (given.kind in "iu" and self._base.whole is not None):
+        """`read` with all digits of X, for comparing numbers; None if `read` keeps them all."""
+        dtype = dtype_of(X, name)
+        if dtype.kind not in "iuf" or (dtype.kind in "iu" and self._base.whole is not None):
             return None
-        wanted = given.newbyteorder("=") if given.kind == "f" else np.dtype(np.float64)
+        wanted = dtype.newbyteorder("=") if dtype.kind == "f" else np.dtype(np.float64)
         if wanted.itemsize <= self.dtype.itemsize and wanted == self.dtype:
             return None
         rows = read_array(X, name, self.shape, allow_nan, wanted, self.feature_names, owner)
         return rows[:] if isinstance(rows, MappedRows) else rows
 
     def rounded(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of `read_exactly` as `read` gives them."""
+        """Rounds rows of `read_exactly` to those of `read`."""
         wanted = self.dtype
         if self._takes is not None and self._base.whole is not None:
             wanted = self._takes(rows.dtype)
         return one_nan(rows.astype(wanted, copy=False))
 
     def holding(self, *rows: Any, alone: bool = False) -> FloatTable:
-        """The table of these rows and the background, whatever others were asked about before.
+        """The table of these rows and the background, without earlier rows.
 
-        alone: for the rows without the background. Raises InputError for whole numbers that no
-        dtype of JAX holds.
+        alone: for the rows without the background. Raises InputError for integers that no JAX dtype
+        holds.
         """
         if self._takes is None or (self._base.whole is None and not alone):
-            return self._base  # floats joined with anything are floats
+            return self._base  # floats combined with any dtype are floats
         return self._base.joined(*rows, alone=alone, base=self._base)
 
     def joined(self, *rows: Any, alone: bool = False, base: FloatTable | None = None) -> FloatTable:
-        """The same as `holding`; base: None: the background is among the rows."""
+        """`holding` with a given base; base None: the background is among the rows."""
         if self._takes is None:
             return self
-        dtypes = [one.dtype for one in rows] + [self.rows_dtype] * (not alone)
+        dtypes = [part.dtype for part in rows] + [self.rows_dtype] * (not alone)
         common = self._takes(np.result_type(*dtypes))
         whole = common if common.kind in "biu" else None
         wide = self.codes_per_column == 2 and not alone
         if whole is not None and whole.kind in "iu":
-            for one in rows:
-                array = one.array if isinstance(one, MappedRows) else one
+            for part in rows:
+                array = part.array if isinstance(part, MappedRows) else part
                 _refuse_beyond(array, whole, "X or background")
                 wide |= checks.changed_numbers(array, self.dtype) > 0
         wide &= whole is not None
@@ -293,8 +295,8 @@ class FloatTable:
         return FloatTable(self.shape, self.dtype, labels, whole, self._takes, wide, base)
 
     def like(self, rows: np.ndarray, name: str) -> np.ndarray:
-        """The rows in the dtype in which others reach the model: floats only if they are whole
-        numbers where the others are; InputTypeError if they are not.
+        """The rows in the dtype in which the others reach the model. Raises InputTypeError if
+        the others are integers and these rows are not.
         """
         if self.whole is None or rows.dtype.kind != "f":
             return rows
@@ -306,7 +308,7 @@ class FloatTable:
         return rows.astype(self.whole)
 
     def encode(self, rows: Any) -> tuple[FloatTable, Any]:
-        """Values [M, F], or parts of them [M, 2 F]; compare them by their bits."""
+        """Values [M, F], or their parts [M, 2 F]; compare them by their bits."""
         return self, rows.then(self._coded) if isinstance(rows, MappedRows) else self._coded(rows)
 
     def _coded(self, rows: np.ndarray) -> np.ndarray:
@@ -327,7 +329,7 @@ class FloatTable:
         return int(np.finfo(self.dtype).nmant) + 1
 
     def decode(self, codes: Any) -> Any:
-        """[M, *shape] as the model takes them, of codes of any shape; traced by JAX, or NumPy's."""
+        """Rows [M, *shape] for the model, from codes of any shape; as tracers or NumPy arrays."""
         if self.whole is None:
             return codes.reshape(len(codes), *self.shape)
         if self.codes_per_column == 2:
@@ -336,20 +338,20 @@ class FloatTable:
         return codes.reshape(len(codes), *self.shape).astype(self.whole)
 
     def asked(self, codes: np.ndarray) -> np.ndarray:
-        """Floats [M, *shape], which the engine's model makes whole numbers of; parts: [M, 2 F]."""
+        """Floats [M, *shape], which the engine's model converts to integers; parts: [M, 2 F]."""
         return codes if self.codes_per_column == 2 else codes.reshape(len(codes), *self.shape)
 
 
 def dtype_of(X: Any, name: str) -> np.dtype:
-    """The dtype of rows, an array or a frame of numbers, that holds all of their columns."""
+    """The common dtype of the columns of rows, an array or a frame of numbers."""
     refuse_series(X, name)
     if rows_of(X).is_frame:
-        return np.result_type(*(one.dtype for one in frame_numbers(X, name, None, "")))
+        return np.result_type(*(column.dtype for column in frame_numbers(X, name, None, "")))
     return checks.as_array(X, name).dtype
 
 
 class WordTable:
-    """Arrays for a host model; every dtype comes through unchanged."""
+    """Arrays for a host model; every dtype is preserved."""
 
     def __init__(
         self, shape: tuple[int, ...], dtype: np.dtype, feature_names: tuple[str, ...] | None
@@ -363,7 +365,7 @@ class WordTable:
     def read(
         self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
     ) -> np.ndarray | MappedRows:
-        """[M, *shape] of the background's dtype, of an array or a frame of numbers; see
+        """Rows [M, *shape] in the background's dtype, from an array or a frame of numbers; see
         `read_array`.
         """
         refuse_series(X, name)
@@ -388,7 +390,7 @@ class WordTable:
         return self, rows.then(self._words) if isinstance(rows, MappedRows) else self._words(rows)
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
-        """[M, *shape] of the background's dtype."""
+        """Rows [M, *shape] in the background's dtype."""
         flat = np.ascontiguousarray(codes).view(self.dtype)
         return flat.reshape(len(codes), *self.shape)
 
@@ -403,11 +405,11 @@ def _flat(rows: np.ndarray) -> np.ndarray:
 
 
 class Untranslatable(Exception):
-    """Why an estimator, or rows for it, cannot go to JAX."""
+    """An estimator, or its rows, cannot be translated to JAX; the message gives the reason."""
 
 
 class RowReader(Protocol):
-    """What makes numbers of rows; `models/translations/columns.Reader`."""
+    """Turns rows into numbers; see `models/translations/columns.Reader`."""
 
     @property
     def dtype(self) -> np.dtype: ...
@@ -420,14 +422,14 @@ class CodedTable:
     codes_per_column = 1
 
     def __init__(self, host: CodeTable, reader: RowReader) -> None:
-        self.host = host  # reads the rows, and is what the estimator itself is asked by
+        self.host = host  # reads the rows, and calls the estimator
         self.shape, self.feature_names = host.shape, host.feature_names
         self.reader = reader
 
     def read(
         self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
     ) -> Any:
-        """X as the estimator takes it, checked and copied."""
+        """Checks X and returns a copy in the estimator's form."""
         return self.host.read(X, name, allow_nan, owner)
 
     def encode(self, rows: Any) -> tuple[CodedTable, Any]:
@@ -435,12 +437,13 @@ class CodedTable:
         return self, self.reader.codes(rows, "X or background")
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
-        """The numbers as they are."""
+        """The numbers themselves."""
         return codes
 
     asked = decode
 
 
 def read_by(table: CodeTable) -> CodeTable:
-    """What reads rows for this table: the table of the host, where they are then made numbers."""
+    """The table that reads rows for this one: the host's table if this one encodes them as
+    numbers."""
     return table.host if isinstance(table, CodedTable) else table

@@ -1,4 +1,5 @@
-"""Rows as a pytree: arrays that share their first axis, in a dict, a named tuple, a list and so on.
+"""Rows as a pytree: arrays that share their first axis, in a dict, a named tuple, a list, or
+another container.
 
 Letters: M rows, L leaves, F entries of one row in all leaves.
 """
@@ -18,34 +19,34 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 
 
-def is_tree(given: Any) -> bool:
+def is_tree(rows: Any) -> bool:
     """Whether these are rows in several arrays.
 
-    Lists and tuples are, where one of their entries has two axes or more; else they are read as one
-    array, a list of rows say. All other containers that JAX knows are.
+    Lists and tuples count if an entry has two or more axes; otherwise they are read as one array,
+    for example a list of rows. All other containers that JAX knows count.
     """
-    if given is None or hasattr(given, "__array__"):
+    if rows is None or hasattr(rows, "__array__"):
         return False
-    if isinstance(given, list) or (isinstance(given, tuple) and not hasattr(given, "_fields")):
-        return any(is_tree(one) or len(getattr(one, "shape", ())) > 1 for one in given)
-    return isinstance(given, Mapping) or not jax.tree_util.all_leaves([given])
+    if isinstance(rows, list) or (isinstance(rows, tuple) and not hasattr(rows, "_fields")):
+        return any(is_tree(entry) or len(getattr(entry, "shape", ())) > 1 for entry in rows)
+    return isinstance(rows, Mapping) or not jax.tree_util.all_leaves([rows])
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a row is made of leaves, and in which order its F entries are when they are in a line.
+    """How a row is made of leaves, and the order of its F entries when they are concatenated.
 
-    Two layouts are equal, and have one hash, if rows of one are rows of the other.
+    Two layouts are equal, and have the same hash, if rows of one are rows of the other.
     """
 
     structure: Any  # a PyTreeDef
     names: tuple[str, ...]  # [L], of the leaves
-    shapes: tuple[tuple[int, ...], ...]  # [L], of one row; () where a row has one number
+    shapes: tuple[tuple[int, ...], ...]  # [L], of one row; () if a row has one number
     dtypes: tuple[np.dtype, ...]  # [L], as the model takes them
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """[L], where each leaf ends in the line of entries."""
+        """[L], the end of each leaf in the concatenated entries."""
         return tuple(np.cumsum([math.prod(shape) for shape in self.shapes]).tolist())
 
     @property
@@ -55,7 +56,7 @@ class Layout:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """[F], names of all entries: "age" of a leaf of numbers, else "ids[3]"."""
+        """[F], names of all entries: "age" for a leaf of single numbers, otherwise "ids[3]"."""
         return tuple(
             name if shape == () else f"{name}[{','.join(map(str, place))}]"
             for name, shape in zip(self.names, self.shapes, strict=True)
@@ -63,7 +64,7 @@ class Layout:
         )
 
     def tree(self, line: Any, made: Callable[[Any, np.dtype], Any]) -> Any:
-        """Rows of codes [M, F], cut into leaves; made(codes of a leaf [M, *shape], dtype)."""
+        """Splits rows of codes [M, F] into leaves; made(codes of a leaf [M, *shape], dtype)."""
         starts = (0, *self.ends[:-1])
         leaves = [
             made(line[:, start:end].reshape(len(line), *shape), dtype)
@@ -74,18 +75,18 @@ class Layout:
         return jax.tree.unflatten(self.structure, leaves)
 
 
-def leaf_names(given: Any) -> list[str]:
-    """Names of the leaves of a tree, by their places, "text.ids" say; None is a leaf."""
-    paths, _ = jax.tree_util.tree_flatten_with_path(given, is_leaf=lambda one: one is None)
+def leaf_names(tree: Any) -> list[str]:
+    """Names of the leaves of a tree by their paths, such as "text.ids"; None is a leaf."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: node is None)
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
     return ["x" + n if n[:1].isdigit() else n for n in names]
 
 
-def difference(given: Any, wanted: Layout, owner: str) -> str:
-    """What is other in the leaves given than in those of the owner, for a message."""
-    if not is_tree(given):
+def difference(rows: Any, wanted: Layout, owner: str) -> str:
+    """The difference between the given leaves and those of the owner, in words, for a message."""
+    if not is_tree(rows):
         return f"is one array, but {owner} has the leaves {_quoted(wanted.names)}"
-    names = leaf_names(given)
+    names = leaf_names(rows)
     lacks = [name for name in wanted.names if name not in names]
     more = [name for name in names if name not in wanted.names]
     if not lacks and not more:
@@ -104,22 +105,22 @@ def _is_none(node: Any) -> bool:
 
 
 def _containers(node: Any) -> list[Any]:
-    """The entries of a container that are containers themselves, of any depth."""
-    inner = jax.tree.leaves(node, is_leaf=lambda one: one is not node)
-    containers = [one for one in inner if one is not None and not jax.tree_util.all_leaves([one])]
-    return containers + [deeper for one in containers for deeper in _containers(one)]
+    """The containers inside a container, at any depth."""
+    inner = jax.tree.leaves(node, is_leaf=lambda sub: sub is not node)
+    containers = [sub for sub in inner if sub is not None and not jax.tree_util.all_leaves([sub])]
+    return containers + [deeper for sub in containers for deeper in _containers(sub)]
 
 
-def arrays_of(given: Any, argument: str) -> tuple[list[str], list[np.ndarray], Any]:
-    """(names, arrays, structure) of a tree of arrays of numbers with one number of rows.
+def arrays_of(tree: Any, argument: str) -> tuple[list[str], list[np.ndarray], Any]:
+    """(names, arrays, structure) of a tree of numeric arrays with the same number of rows.
 
     Raises InputError and InputTypeError, which name the leaf.
     """
-    leaves, structure = checks.leaves_of(given, argument)
-    names = leaf_names(given)
+    leaves, structure = checks.leaves_of(tree, argument)
+    names = leaf_names(tree)
     if not leaves:
-        raise InputError(f"{argument} is a {type(given).__name__} without arrays.")
-    empty = [node for node in _containers(given) if not jax.tree.leaves(node, is_leaf=_is_none)]
+        raise InputError(f"{argument} is a {type(tree).__name__} without arrays.")
+    empty = [node for node in _containers(tree) if not jax.tree.leaves(node, is_leaf=_is_none)]
     if empty:
         raise InputError(
             f"{argument} holds an empty {type(empty[0]).__name__} where an array is needed."

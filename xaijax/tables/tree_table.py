@@ -1,11 +1,11 @@
-"""`TreeTable`: rows in several arrays as codes in a line.
+"""`TreeTable`: rows in several arrays, as one row of codes.
 
-A model is then asked by a function of codes, which makes the leaves of them again: inside the
-compiled program in JAX, before the call on the host (`models/queries/rows.py`).
+The model is then called through a function of codes, which restores the leaves: inside the compiled
+program in JAX, before the call on the host (`models/queries/rows.py`).
 
-- For JAX the code of a value is the value itself, in the dtype of the model's numbers: bools, and
-  whole numbers that it holds exactly, and no others.
-- For the host the codes are the bits of a value, as wide as those of the widest leaf.
+- For JAX the code of a value is the value itself, in the model's float dtype. Bools are accepted,
+  and integers that this dtype holds exactly.
+- For the host the codes are the bits of a value, as wide as the widest leaf.
 
 Letters: M rows, F entries of one row in all leaves, C code columns.
 """
@@ -26,10 +26,10 @@ from xaijax.tables.tree import Layout, arrays_of, difference
 
 
 class TreeTable:
-    """Rows of one layout, as codes in a line."""
+    """Rows of one layout, each as one row of codes."""
 
     def __init__(self, layout: Layout, dtype: np.dtype | None) -> None:
-        """dtype: that of the codes, a model's in JAX; None: bits, for the host."""
+        """dtype: the dtype of the codes, a model's in JAX; None: bits, for the host."""
         self.layout, self._dtype = layout, dtype
         self.shape: tuple[int, ...] = (layout.entries,)
         self.feature_names: tuple[str, ...] | None = layout.labels
@@ -41,10 +41,10 @@ class TreeTable:
         return "tree", self.layout
 
     @classmethod
-    def of(cls, given: Any, name: str, dtype: np.dtype | None) -> TreeTable:
-        """The table of rows like these, of the argument `name`."""
-        names, arrays, structure = arrays_of(given, name)
-        leaves = map(checks.from_torch, jax.tree.leaves(given))
+    def of(cls, rows: Any, name: str, dtype: np.dtype | None) -> TreeTable:
+        """The table for rows like these, from the argument `name`."""
+        names, arrays, structure = arrays_of(rows, name)
+        leaves = map(checks.from_torch, jax.tree.leaves(rows))
         kinds = [
             _kept(leaf.dtype, array.dtype, dtype)
             for leaf, array in zip(leaves, arrays, strict=True)
@@ -55,7 +55,7 @@ class TreeTable:
     def read(
         self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
     ) -> Any:
-        """The same structure, of NumPy arrays [M, ...] in the dtypes that the model takes."""
+        """The same structure with NumPy arrays [M, ...] in the dtypes that the model takes."""
         layout = self.layout
         names, arrays, structure = arrays_of(X, name)
         if structure != layout.structure:
@@ -74,7 +74,7 @@ class TreeTable:
         return jax.tree.unflatten(structure, read)
 
     def _refuse_dtype(self, array: np.ndarray, wanted: np.dtype, where: str, owner: str) -> None:
-        """Refuses what the model's dtype, or codes, cannot hold."""
+        """Refuses values that the model's dtype, or codes, cannot hold."""
         kind = array.dtype.kind
         if wanted.kind in "biu" and kind not in ("b" if wanted.kind == "b" else "biu"):
             raise InputTypeError(
@@ -108,11 +108,11 @@ class TreeTable:
         return self, np.concatenate(bits, axis=1).view(f"u{min(4, width)}")
 
     def asked(self, codes: np.ndarray) -> np.ndarray:
-        """The codes as they are: the engine's model makes leaves of them."""
+        """The codes themselves: the engine's model restores the leaves."""
         return codes
 
     def decode(self, codes: Any) -> Any:
-        """The rows, leaf by leaf [M, ...]; traced by JAX, or NumPy's."""
+        """The rows, leaf by leaf [M, ...]; as tracers or NumPy arrays."""
         if self._dtype is not None:
             return self.layout.tree(codes, lambda leaf, dtype: leaf.astype(dtype))
         width = _width(self.layout)
@@ -120,7 +120,7 @@ class TreeTable:
 
 
 def by_leaves(groups: Any, table: Any) -> Any:
-    """Groups of columns {"name": [columns]}, in which the name of a leaf means all its entries."""
+    """Expands groups {"name": [columns]}, in which a leaf's name means all its entries."""
     if not isinstance(table, TreeTable) or not isinstance(groups, Mapping):
         return groups
     starts = (0, *table.layout.ends)
@@ -129,11 +129,11 @@ def by_leaves(groups: Any, table: Any) -> Any:
     }
     return {
         name: [
-            c for one in own for c in (entries.get(one, [one]) if isinstance(one, str) else [one])
+            c for key in group for c in (entries.get(key, [key]) if isinstance(key, str) else [key])
         ]
-        if isinstance(own, list | tuple)
-        else own
-        for name, own in groups.items()
+        if isinstance(group, list | tuple)
+        else group
+        for name, group in groups.items()
     }
 
 
@@ -145,13 +145,13 @@ def _kept(dtype: Any, read: np.dtype, codes: np.dtype | None) -> np.dtype:
     """The dtype in which a leaf reaches the model."""
     if codes is None:
         return np.dtype(dtype).newbyteorder("=")
-    if read.kind == "f":  # narrow numbers stay narrow
+    if read.kind == "f":  # narrow floats stay narrow
         return np.dtype(dtype) if np.dtype(dtype).itemsize < 4 else codes
     return np.dtype(jax.dtypes.canonicalize_dtype(read))
 
 
 def _narrow(dtype: np.dtype) -> bool:
-    """Whether it is one of JAX's narrow numbers, which NumPy has not."""
+    """Whether it is one of JAX's narrow float dtypes, which NumPy lacks."""
     return dtype.kind == "V"
 
 

@@ -39,8 +39,8 @@ def feature_slopes(
 def sums_of_others(slopes: np.ndarray) -> np.ndarray:
     """C [..., F]: C_i = sum over z != i of B[z, i].
 
-    Terms are sorted first, so that equal columns have equal sums, bit for bit, wherever they are: a
-    tie must stay a tie.
+    Terms are sorted first, so that equal columns have bit-for-bit equal sums at any position: ties
+    stay ties.
     """
     off = np.array(slopes)
     same = np.arange(off.shape[-1])
@@ -49,18 +49,17 @@ def sums_of_others(slopes: np.ndarray) -> np.ndarray:
 
 
 def all_but_one(terms: np.ndarray) -> np.ndarray:
-    """Sum of all entries except the own one, [..., F]; equal entries get bit for bit the same sum.
+    """Sum of all other entries, for each entry [..., F]; equal entries get identical sums.
 
-    The sums are accumulated from both ends. The total minus the own entry would lose all digits if
-    one entry is larger than the others by more than float64 can hold, which happens with columns of
-    very different scale.
+    The sums are accumulated from both ends. The total minus the entry itself would lose all digits
+    if one entry dwarfs the others, which happens with columns of very different scale.
     """
     order = np.argsort(terms, axis=-1, kind="stable")
     ascending = np.take_along_axis(terms, order, axis=-1)
     sums = np.zeros_like(ascending)
     sums[..., 1:] += np.cumsum(ascending, axis=-1)[..., :-1]
     sums[..., :-1] += np.cumsum(ascending[..., ::-1], axis=-1)[..., -2::-1]
-    first = np.zeros(order.shape, np.intp)  # the place of the first of equal entries
+    first = np.zeros(order.shape, np.intp)  # position of the first of equal entries
     place = np.arange(1, terms.shape[-1])
     first[..., 1:] = np.where(ascending[..., 1:] > ascending[..., :-1], place, 0)
     sums = np.take_along_axis(sums, np.maximum.accumulate(first, axis=-1), axis=-1)
@@ -88,10 +87,10 @@ def ranks(importance: np.ndarray) -> np.ndarray:
 class RemainingEffects:
     """The effects among the columns that remain, as columns are removed one by one.
 
-    Slopes are of single columns on single columns, so a fit on the remaining columns has the same
-    ones: removing column t takes B[t, i] from every C_i. Each removal costs O(F) additions, all of
-    them together as much as one pass over B. The subtractions carry what rounding loses (Neumaier),
-    so that a column with huge slopes leaves nothing behind when it goes.
+    Each slope is of one column on one other column, so it does not change when a third is removed:
+    removing column t subtracts B[t, i] from every C_i. A removal costs O(F) additions, and all
+    removals together cost one pass over B. The subtractions are compensated (Neumaier), so that a
+    removed column with huge slopes leaves no rounding error behind.
     """
 
     def __init__(
@@ -114,8 +113,8 @@ class RemainingEffects:
         for gone in np.setdiff1d(self._alive, alive, assume_unique=True):
             self._add(int(gone), -1.0)
         self._alive = alive
-        # Equal columns leave out another place of the same terms, which moves the last digit: the
-        # sum of the first that is alive is taken for all of them.
+        # Sums of equal columns skip different positions of the same terms, which changes the last
+        # digit: all of them take the sum of the first that is alive.
         _, leader, group = np.unique(self._first[alive], return_index=True, return_inverse=True)
         sums = (self._sums + self._lost)[alive[leader]][group]
         return effects(self._target[alive], sums, self._decimals)

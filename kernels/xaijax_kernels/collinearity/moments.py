@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Moments(NamedTuple):
-    """What one pass over the rows keeps of them."""
+    """Sums over the rows, from one pass."""
 
     rows: int
     weight: float  # the sum of the weights; the number of rows if there are none
@@ -28,9 +28,9 @@ def block_moments(
 ) -> Moments:
     """The moments of one block, with the target as the last column.
 
-    Deviations are taken from the block's own mean before they are multiplied: with raw products a
-    column of mean m and deviation s would lose (m / s)^2 of its digits. The rounding of the mean is
-    taken off again at the end (Chan, Golub and LeVeque 1983, eq. 1.7).
+    The block's mean is subtracted before multiplying: raw products would lose a factor (m / s)^2 of
+    precision for a column of mean m and deviation s. The rounding error of the mean is subtracted
+    at the end (Chan, Golub and LeVeque 1983, eq. 1.7).
     """
     F, R = x.shape
     D = F + (y is not None)

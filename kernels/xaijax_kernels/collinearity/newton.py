@@ -1,9 +1,9 @@
 """Many logistic fits of one feature each as one Newton iteration.
 
 A fit has two parameters, the intercept and the slope of the standardised feature. The device sums
-over rows, for all fits at once; the steps are taken on the host, in float64, so that the sums may
-come from one array, from a stream of blocks or from a table of distinct values. The kernel has the
-dtype of its arguments: float64 where 64-bit JAX is on.
+over rows, for all fits at once. The host takes the steps in float64, so the sums may come from one
+array, a stream of blocks or a table of distinct values. The kernel has the dtype of its arguments:
+float64 where 64-bit JAX is on.
 
 Letters: F features (fits), R rows, "..." leading axes of fits.
 """
@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-TILE = 8192  # rows looked at together: half the time of one long row, since they stay in the cache
-CLOSE = 1e-8  # of a step: the error left is of the order of its square
+TILE = 8192  # rows summed together: they stay in the cache, which halves the time
+CLOSE = 1e-8  # of a step: the remaining error is of the order of its square
 GIVEN_UP = 2.0**-40  # of a step's length, when no shorter one makes the gradient smaller
 
 
@@ -75,10 +75,10 @@ def replicate_sums(
 ) -> jax.Array:
     """`logistic_sums` of every replicate's weights, [S, F, 5]."""
 
-    def one(argument: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+    def sums(argument: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         return logistic_sums(argument[0], x, mean, scale, argument[1], argument[2])
 
-    return jax.lax.map(one, (theta, total, positive))
+    return jax.lax.map(sums, (theta, total, positive))
 
 
 class NewtonFit(NamedTuple):
@@ -101,10 +101,10 @@ def newton(
 ) -> NewtonFit:
     """Minimises the losses of all fits together.
 
-    A step is shortened by halves until the gradient is smaller. Along a Newton step the gradient
-    g starts as (1 - t) g, so such a length exists, and the loss being convex, its only point where
-    the gradient cannot be made smaller is the minimum. A fit whose step is below `close` takes it
-    and is done; the others go on.
+    A step is halved until the gradient is smaller. Along a Newton step the gradient g starts as (1
+    - t) g, so such a length exists. Because the loss is convex, only at its minimum can the
+    gradient not be made smaller. A fit whose step is below `close` takes it and is done; the others
+    continue.
     """
     theta, trial = np.array(start, np.float64), np.array(start, np.float64)
     step = np.zeros_like(theta)
@@ -127,7 +127,7 @@ def newton(
         converged |= ~done & small
         done |= small | (length < GIVEN_UP)
         trial = np.where((done & ~converged)[..., None], theta, theta + length[..., None] * step)
-        # A fit that is done keeps its last point: step and length are left as they are from here.
+        # A fit that is done keeps its last point: its step and length no longer change.
         theta = np.where(converged[..., None], trial, theta)
         step = np.where(done[..., None], 0.0, step)
     return NewtonFit(theta, passes, converged)

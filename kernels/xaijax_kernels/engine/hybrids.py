@@ -2,8 +2,9 @@
 
 A tile is made of slots of 2^slot_bits rows; a slot is one (instance, donor) pair and either
 2^slot_bits consecutive sub-coalitions of its lattice, whose masks are read off the sub-coalition
-index, or as many consecutive coalitions of a list that all instances share (`masks`, one bit a
-player). Selection only, so any dtype will do: codes, words of float64, or the values themselves.
+index, or the same number of consecutive coalitions from a list that all instances share (`masks`,
+one bit per player). Values are only selected, so any dtype works: codes, words of float64, or the
+values themselves.
 
 Letters: S slots, R rows, F columns, P players, Q coalitions in the list, W = ceil(P / 32) words.
 """
@@ -12,14 +13,15 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xaijax_kernels.engine.lattice import LISTED
 
 # Rows of a slot: 16 consecutive sub-coalitions share what is gathered for them. A pair with fewer
 # sub-coalitions is padded to a slot.
 SLOT_BITS = 4
-ABSENT = 31  # a rank that no sub-coalition index reaches: the bit is never set
-ALWAYS = 30  # nor this one, whose bit is set in every index where it is asked
+ABSENT = 31  # a rank above every sub-coalition index: the bit is never set
+ALWAYS = 30  # also above them; its bit is set in every index that is tested
 
 
 def ranks(words: jax.Array, P: int) -> jax.Array:
@@ -40,20 +42,20 @@ def subset_masks(P: int, slot_bits: int, slots: jax.Array) -> jax.Array:
 
 
 def slot_players(P: int, slot_bits: int, slots: jax.Array) -> jax.Array:
-    """What the sub-coalitions of a slot keep; bool [S, slot_bits + 1, P].
+    """Players kept by the sub-coalitions of a slot; bool [S, slot_bits + 1, P].
 
     Entry t: the player that bit t of the sub-coalition index keeps; the last one: the players that
     all sub-coalitions of the slot keep.
     """
     rank = ranks(slots[:, 3:].astype(jnp.uint32), P)
-    own = rank[:, None, :] == jnp.arange(slot_bits, dtype=jnp.int32)[:, None]
+    of_bits = rank[:, None, :] == jnp.arange(slot_bits, dtype=jnp.int32)[:, None]
     always = ((slots[:, :1] >> rank) & 1) == 1
-    return jnp.concatenate([own, always[:, None]], axis=1)
+    return jnp.concatenate([of_bits, always[:, None]], axis=1)
 
 
 def listed_masks(P: int, slot_bits: int, slots: jax.Array, masks: jax.Array) -> jax.Array:
-    """Masks taken from the list; bool [S, 2^slot_bits, P]. Slots of sub-coalitions get its first
-    ones.
+    """Masks taken from the list; bool [S, 2^slot_bits, P]. Slots of sub-coalitions get the first
+    masks.
     """
     first = jnp.maximum(slots[:, :1] - LISTED, 0)
     words = masks[first + jnp.arange(1 << slot_bits, dtype=jnp.int32)]  # [S, 2^slot_bits, W]
@@ -70,8 +72,8 @@ def kept_players(
 ) -> jax.Array:
     """The mask of every row; bool [S, 2^slot_bits, P]. Bit 1 = kept from the instance.
 
-    kind: what the slots are, "subsets", "list" or "rows" (slots of one row), or "mixed", which pays
-    for both of the first two.
+    kind: what the slots hold: "subsets", "list", "rows" (slots of one row), or "mixed", which costs
+    as much as the first two together.
     """
     if kind == "subsets" or masks is None:
         return subset_masks(P, slot_bits, slots)
@@ -82,13 +84,21 @@ def kept_players(
     return jnp.where(listed, by_list, subset_masks(P, slot_bits, slots))
 
 
-def of_columns(kept: jax.Array, players: jax.Array) -> jax.Array:
-    """What players [..., P] keep, for each of their columns; bool [..., F].
+def of_columns(mask: jax.Array, players: jax.Array) -> jax.Array:
+    """Which columns are kept if the players `mask` [..., P] are; bool [..., F].
 
     players: int32 [F], the player of each column; -1: always kept, -2: never.
     """
-    none = jnp.zeros((*kept.shape[:-1], 1), bool)
-    return jnp.concatenate([kept, none, ~none], axis=-1)[..., players]
+    none = jnp.zeros((*mask.shape[:-1], 1), bool)
+    return jnp.concatenate([mask, none, ~none], axis=-1)[..., players]
+
+
+def of_players(by_bit: jax.Array, players: jax.Array) -> jax.Array:
+    """Columns kept by the sub-coalitions of a slot, by [S, slot_bits + 1, P] of `slot_players` and
+    the players [F] of the columns; -1: all keep it, -2: none does.
+    """
+    none = jnp.zeros((*by_bit.shape[:-1], 1), bool)
+    return jnp.concatenate([by_bit, none, none.at[:, -1].set(True)], axis=-1)[..., players]
 
 
 def hybrid_rows(
@@ -102,11 +112,33 @@ def hybrid_rows(
     kind: str = "subsets",
 ) -> jax.Array:
     """The rows of one tile; [S 2^slot_bits, F]."""
-    kept = kept_players(P, slot_bits, slots, masks, kind)
+    mask = kept_players(P, slot_bits, slots, masks, kind)
     if players is not None:
-        kept = of_columns(kept, players)
-    rows = jnp.where(kept, x[slots[:, 1]][:, None, :], donors[slots[:, 2]][:, None, :])
+        mask = of_columns(mask, players)
+    rows = jnp.where(mask, x[slots[:, 1]][:, None, :], donors[slots[:, 2]][:, None, :])
     return rows.reshape(-1, x.shape[1])
+
+
+def host_hybrid_rows(
+    x: np.ndarray,  # [N, F]
+    donors: np.ndarray,  # [B, F]
+    players: np.ndarray | None,  # int32 [F], as for `hybrid_rows`
+    P: int,
+    slots: np.ndarray,  # int32 [R, 3 + W], of one row each
+    masks: np.ndarray | None = None,  # bool [Q, P]
+) -> np.ndarray:
+    """The same rows in NumPy, for slots of one row; [R, F]."""
+    first, words = slots[:, 0], np.ascontiguousarray(slots[:, 3:]).astype("<u4")
+    differs = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little", count=P) == 1
+    rank = np.clip(np.cumsum(differs, axis=1, dtype=np.int32) - 1, 0, ALWAYS)
+    mask = differs & ((first[:, None] >> rank) & 1 == 1)
+    listed = first >= LISTED
+    if masks is not None:
+        mask[listed] = masks[first[listed] - LISTED]
+    if players is not None:
+        none = np.zeros((len(mask), 1), bool)
+        mask = np.concatenate([mask, none, ~none], axis=1)[:, players]
+    return np.where(mask, x[slots[:, 1]], donors[slots[:, 2]])
 
 
 def hybrids_by_subset(
@@ -117,17 +149,18 @@ def hybrids_by_subset(
     slot_bits: int,
     slots: jax.Array,  # int32 [S, 3 + W], of sub-coalitions
 ) -> jax.Array:
-    """The rows of one tile, those of all slots for one sub-coalition after the other; [2^slot_bits
-    S, F]. Slots are a TPU's last axis, whose 128 numbers 16 sub-coalitions or a few columns would
-    not fill.
+    """The rows of one tile, sub-coalition by sub-coalition over all slots; [2^slot_bits S, F].
+    Slots are the last axis because 16 sub-coalitions or a few columns would not fill the 128 lanes
+    of a TPU.
     """
     rank = ranks(slots[:, 3:].astype(jnp.uint32), P).T  # [P, S]
     if players is not None:
         others = jnp.array([[ABSENT], [ALWAYS]], rank.dtype)
         rank = jnp.concatenate([rank, jnp.broadcast_to(others, (2, len(slots)))])[players]
-    one, other = x[slots[:, 1]].T, donors[slots[:, 2]].T  # [F, S]
+    of_x, of_donor = x[slots[:, 1]].T, donors[slots[:, 2]].T  # [F, S]
     subset = slots[:, 0] + jnp.arange(1 << slot_bits, dtype=jnp.int32)[:, None]
-    kept = ((subset | 1 << ALWAYS)[:, None] >> rank) & 1 == 1  # [2^slot_bits, F, S]
-    # Written out: the model's first product would make each row again for some of its columns.
-    rows = jax.lax.optimization_barrier(jnp.where(kept, one, other))
+    mask = ((subset | 1 << ALWAYS)[:, None] >> rank) & 1 == 1  # [2^slot_bits, F, S]
+    # Unrolled: otherwise XLA recomputes each row inside the model's first product, for blocks of
+    # columns.
+    rows = jax.lax.optimization_barrier(jnp.where(mask, of_x, of_donor))
     return rows.swapaxes(1, 2).reshape(-1, x.shape[1])

@@ -1,8 +1,8 @@
 """The agreement quotient: which players differ for a pair; streams of pairs and of single rows.
 
 A player whose codes equal the donor's in all its columns changes nothing for the pair (x, b), so
-the pair's 2^P hybrids are 2^k distinct ones, k = players that differ. Everything here is NumPy on
-the host: some bytes per pair, against 2^k model rows.
+only 2^k of the pair's 2^P hybrids are distinct, k = players that differ. All of this is NumPy on
+the host: a few bytes per pair, compared with 2^k model rows.
 
 Letters: N instances, B donors, F columns, W words of one column, P players, M pairs, R rows, C
 coalitions in the list.
@@ -12,46 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-LISTED = 1 << 24  # first sub-coalitions from here on count coalitions of a list
-_COMPARE_BYTES = 1 << 24  # memory for one block of comparisons
-
-
-def agreement_codes(codes: np.ndarray) -> np.ndarray:
-    """Codes as whole numbers, to be compared bit for bit."""
-    if codes.dtype.kind == "f":
-        return codes.view(f"i{codes.dtype.itemsize}")
-    return codes
-
-
-def differing(x: np.ndarray, donors: np.ndarray, players: np.ndarray, P: int) -> np.ndarray:
-    """Whether player p of instance n differs from donor b; bool [N, B, P].
-
-    x [N, C], donors [B, C] are codes, compared bit for bit; players [C] is the player of each code
-    column: -1 where it is always kept, -2 where it never is. The caller has made all NaN one NaN.
-    """
-    x, donors = agreement_codes(x), agreement_codes(donors)
-    (N, C), B = x.shape, len(donors)
-    single = P == C and bool((players == np.arange(P)).all())
-    order = np.argsort(players, kind="stable")
-    starts = np.searchsorted(players[order], np.arange(P))
-    out = np.empty((N, B, P), bool)
-    step = max(1, _COMPARE_BYTES // max(1, B * C))
-    for n in range(0, N, step):
-        unequal = x[n : n + step, None, :] != donors[None, :, :]
-        if single:
-            out[n : n + step] = unequal
-        else:
-            out[n : n + step] = np.logical_or.reduceat(unequal[..., order], starts, axis=-1)
-    return out
-
-
-def kept_columns(kept: np.ndarray, players: np.ndarray) -> np.ndarray:
-    """Which of the columns a coalition bool [P] keeps, bool [C]; players [C] as in `differing`."""
-    return np.append(kept, [False, True])[players]
+LISTED = 1 << 24  # values from this one on are positions in a list of coalitions
 
 
 @dataclass(frozen=True)
@@ -64,7 +30,7 @@ class Pairs:
 
     instance: np.ndarray  # int32 [M]
     donor: np.ndarray  # int32 [M]
-    order: np.ndarray  # int64 [M], place of each pair among those given to `pack`
+    order: np.ndarray  # int64 [M], position of each pair in the arguments of `pack`
     differs: np.ndarray  # bool [M, P]
     k: np.ndarray  # int64 [M], descending
     start: np.ndarray  # int64 [M + 1], first row of each pair; the last entry is the row count
@@ -75,7 +41,7 @@ class Pairs:
 
     @property
     def kind(self) -> str:
-        """What its slots are: "subsets", or "mixed" where some pairs take a list."""
+        """Kind of the slots: "subsets", or "mixed" if some pairs use a list."""
         if self.structured:
             return "structured"
         return "mixed" if (self.first >= LISTED).any() else "subsets"
@@ -87,12 +53,12 @@ class Pairs:
         out[self.order] = self.start[:-1]
         return out
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Model rows of all pairs, the padding of small pairs included."""
         return int(self.start[-1])
 
-    @property
+    @cached_property
     def distinct_rows(self) -> int:
         """Model rows without padding."""
         return int(self.asked.sum())
@@ -114,7 +80,7 @@ class Pairs:
             b = int(np.searchsorted(self.start, last, side="left"))
             bounds = np.clip(self.start[a : b + 1], first, last)
             count = np.diff(bounds) // slot
-            # Column 0 came as first sub-coalition less first row; modulo 2^32, which none reaches.
+            # Column 0 was first sub-coalition minus first row, modulo 2^32, which no index reaches.
             slots = np.repeat(of_pair[a:b], count, axis=0)
             slots[:, 0] += np.arange(first, last, slot, dtype=np.int64).astype(np.int32)
             yield Dispatch(first, last - first, slots)
@@ -123,13 +89,13 @@ class Pairs:
         """(instance, donor, kept bool [P]) of a row; masks bool [C, P] are the list, if any."""
         pair = int(np.searchsorted(self.start, row, side="right")) - 1
         subset = int(self.first[pair]) + row - int(self.start[pair])
-        kept = self.differs[pair].copy()
+        mask = self.differs[pair].copy()
         if subset >= LISTED:
             assert masks is not None
-            kept &= masks[min(subset - LISTED, len(masks) - 1)]  # padding: the last once more
+            mask &= masks[min(subset - LISTED, len(masks) - 1)]  # padding: the last one is repeated
         else:
-            kept[kept] = (subset >> np.arange(kept.sum())) & 1
-        return int(self.instance[pair]), int(self.donor[pair]), kept
+            mask[mask] = (subset >> np.arange(mask.sum())) & 1
+        return int(self.instance[pair]), int(self.donor[pair]), mask
 
 
 def pack(
@@ -142,20 +108,20 @@ def pack(
 ) -> Pairs:
     """Orders the pairs [M] and gives each its rows.
 
-    A pair takes all its 2^k sub-coalitions; or, where a list of `listed` coalitions is shorter than
-    that, one row for each of them.
+    A pair takes all its 2^k sub-coalitions, or one row for each of `listed` coalitions if these are
+    fewer.
     """
     k = differs.sum(axis=1, dtype=np.int64)
     order = np.argsort(-k, kind="stable")
     k = k[order]
-    asked = np.int64(1) << np.minimum(k, 62)
+    row_counts = np.int64(1) << np.minimum(k, 62)
     first = np.zeros(len(k), np.int32)
     if listed is not None:
-        by_list = asked > listed
-        asked[by_list], first[by_list] = listed, LISTED
+        by_list = row_counts > listed
+        row_counts[by_list], first[by_list] = listed, LISTED
     slot = 1 << slot_bits
     start = np.zeros(len(k) + 1, np.int64)
-    np.cumsum(-(-asked // slot) * slot, out=start[1:])
+    np.cumsum(-(-row_counts // slot) * slot, out=start[1:])
     return Pairs(
         instance[order].astype(np.int32),
         donor[order].astype(np.int32),
@@ -165,7 +131,7 @@ def pack(
         start,
         slot_bits,
         first,
-        asked,
+        row_counts,
         structured,
     )
 
@@ -192,7 +158,7 @@ def player_words(differs: np.ndarray) -> np.ndarray:
 def list_words(masks: np.ndarray, capacity: int) -> np.ndarray:
     """A list of coalitions as bits, uint32 [capacity, ceil(P / 32)]; masks bool [C, P].
 
-    The last one is repeated to the end: what fills a slot is then a coalition that was asked for.
+    The last one is repeated to the end, so a slot is padded with a coalition that was requested.
     """
     words = player_words(masks)
     return np.concatenate([words, np.repeat(words[-1:], capacity - len(words), axis=0)])
@@ -209,10 +175,10 @@ def runs_of_equal_k(pairs: Pairs, first: int, last: int) -> Iterator[tuple[int, 
 
 @dataclass(frozen=True)
 class RowStream:
-    """Hybrids asked one by one: each row names its own instance, donor and coalition of a list.
+    """Single hybrids: each row names its instance, its donor and a coalition of a list.
 
-    A slot is one row, so nothing is padded and nothing shared. It is for questions in which every
-    row has a donor of its own (draws), or few donors that differ in what they replace.
+    A slot is one row, so nothing is padded or shared. Used when every row has its own donor
+    (draws), or when there are few donors and they replace different columns.
     """
 
     instance: np.ndarray  # int32 [R]

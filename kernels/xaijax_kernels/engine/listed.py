@@ -1,8 +1,8 @@
 """Coalitions that are given as a list: their row stream, and the means over donors.
 
-All instances share one list of C coalitions, or each has C of its own. Rows go by instance, block
-of 2^slot_bits coalitions, donor, coalition: a group is one instance and one block, and takes one
-slot for each donor, so the mean over donors is a sum inside the group, of one shape for any list.
+All instances share one list of C coalitions, or each has its own C. Rows are ordered by instance,
+block of 2^slot_bits coalitions, donor, coalition. A group is one instance and one block, with one
+slot per donor, so the mean over donors is a sum inside the group, with the same shape for any list.
 
 Letters: N instances, B donors, C coalitions, P players, K outputs, G groups, V values held.
 """
@@ -25,8 +25,8 @@ from xaijax_kernels.engine.reduce import compensated
 class ListedStream:
     """The rows of some instances against some donors for a list of coalitions.
 
-    own: each instance has C coalitions of its own. The list then holds those of one instance after
-    those of another, each filled up to whole blocks.
+    own: each instance has its own C coalitions. The list then holds them instance by instance, each
+    padded to whole blocks.
     """
 
     instances: np.ndarray  # int32 [N], rows of x
@@ -73,7 +73,7 @@ class ListedStream:
     def locate(self, row: int, masks: Any) -> tuple[int, int, np.ndarray]:
         """(instance, donor, kept bool [P]) of a row; masks bool [C, P].
 
-        Padding is the last coalition once more.
+        The padding repeats the last coalition.
         """
         slot, place = divmod(row, 1 << self.slot_bits)
         group, donor = divmod(slot, len(self.donors))
@@ -81,7 +81,7 @@ class ListedStream:
         return int(self.instances[group // self.blocks]), int(self.donors[donor]), masks[c]
 
     def _listed(self, group: Any) -> Any:
-        """Which block of the list a group asks."""
+        """Index of the block of the list that a group evaluates."""
         return group if self.own else group % self.blocks
 
 
@@ -90,7 +90,7 @@ def group_means(
     weights: jax.Array,  # [B]
     slot: int,  # coalitions in a block
 ) -> tuple[jax.Array, jax.Array]:
-    """Weighted sums over donors and what rounding took; two of [V / (B slot), slot, K]."""
+    """Weighted sums over donors, and their rounding errors; two arrays [V / (B slot), slot, K]."""
     V, K = values.shape
     B = weights.shape[0]
     G = V // (B * slot)
@@ -106,20 +106,20 @@ def list_means(
     masks: jax.Array,  # bool [C, P]
     weights: jax.Array,  # [B]
 ) -> tuple[jax.Array, jax.Array]:
-    """`group_means` for a list that some pairs answered by their sub-coalitions only; two of [N, C,
+    """`group_means` for a list that some pairs evaluated by sub-coalitions only; two arrays [N, C,
     K].
 
-    A coalition's sub-coalition is made of the bits of its players that differ.
+    The sub-coalition of a coalition has the bits of its players that differ.
     """
     N, B, P = rank.shape
     C = masks.shape[0]
-    asked = masks.T.astype(jnp.int32)  # [P, C]
+    members = masks.T.astype(jnp.int32)  # [P, C]
 
     def term(b):
-        here = jax.lax.dynamic_index_in_dim(rank, b, axis=1, keepdims=False)
-        worth = jnp.where(here < 31, jnp.left_shift(jnp.int32(1), here), 0)  # 31: ABSENT
+        bit = jax.lax.dynamic_index_in_dim(rank, b, axis=1, keepdims=False)
+        worth = jnp.where(bit < 31, jnp.left_shift(jnp.int32(1), bit), 0)  # 31: ABSENT
         by_list = jax.lax.dynamic_index_in_dim(listed, b, axis=1)
-        subset = jnp.where(by_list, jnp.arange(C, dtype=jnp.int32), worth @ asked)
+        subset = jnp.where(by_list, jnp.arange(C, dtype=jnp.int32), worth @ members)
         first = jax.lax.dynamic_index_in_dim(start, b, axis=1)
         return weights[b] * values[first + subset]
 
@@ -145,10 +145,10 @@ def host_list_means(
 ) -> np.ndarray:
     """`list_means` in NumPy, float64 [N, C, K]."""
     N, B, _ = rank.shape
-    asked = masks.T.astype(np.int64)
+    members = masks.T.astype(np.int64)
     out = np.zeros((N, len(masks), values.shape[1]))
     for b in range(B):
         worth = np.where(rank[:, b] < 31, np.int64(1) << np.minimum(rank[:, b], 31), 0)
-        subset = np.where(listed[:, b, None], np.arange(len(masks)), worth @ asked)
+        subset = np.where(listed[:, b, None], np.arange(len(masks)), worth @ members)
         out += weights[b] * values[start[:, b, None] + subset]
     return out

@@ -1,8 +1,8 @@
 """Reduces the values of a dispatch to the values of each pair's players, or of sets of them.
 
-The functions are written for groups of tiles of one shape and mapped over the groups, so the
-arithmetic of a pair is the same whatever else is in the dispatch: results are identical bit for bit
-for every batch size.
+The functions work on groups of tiles of one shape and are mapped over the groups. The arithmetic of
+a pair therefore does not depend on the rest of the dispatch: results are identical bit for bit for
+every batch size.
 
 Letters: T tiles, R rows in a tile, K outputs, k players that differ, G tiles in a group.
 """
@@ -16,23 +16,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-PARTS = 4  # of a block: one program reduces pairs of one, two or four parts
+LEVELS = 4  # one program reduces pairs of one, two, four and eight parts of a block
 
 
 def block_of(k: int, slot_bits: int, rows: int) -> tuple[int, int, int]:
     """(log2 rows of a part, parts of a block, level) for pairs of k players in tiles of `rows`.
 
-    A pair has 2^max(k, slot_bits) rows, which are 2^level parts. Three sizes share a program: it
-    costs more time to compile one than to add up some sums that nobody reads.
+    A pair has 2^max(k, slot_bits) rows, which are 2^level parts. Four sizes share a program,
+    because compiling one takes longer than adding a few unused sums.
     """
     bits = max(k, slot_bits)
-    level = (bits - slot_bits) % 3
+    level = (bits - slot_bits) % LEVELS
     low = bits - level
-    return low, min(PARTS, rows >> low), level
+    return low, min(1 << LEVELS - 1, rows >> low), level
 
 
 def block_weights(matrix: np.ndarray, parts: int, level: int, width: int) -> np.ndarray:
-    """The matrix [2^m, k] of a pair of 2^level parts, for each part of a block, filled up with
+    """The matrix [2^m, k] of a pair of 2^level parts, split by the parts of a block and padded with
     columns of zeros; [parts, 2^m >> level, width]."""
     of_pair = matrix.reshape(1 << level, len(matrix) >> level, matrix.shape[1])
     filled = np.pad(of_pair, ((0, 0), (0, 0), (0, width - matrix.shape[1])))
@@ -48,18 +48,16 @@ def reduce_pairs(
 ) -> jax.Array:
     """All pairs of 2^level parts of A rows, Q parts to a block; [T, R / (Q A), Q, K, W + 3].
 
-    Entry q is that of the pair that part q belongs to. The last axis: the values of the players, or
-    of sets of them, v(nothing kept), v(all kept), and the span: the largest |v(S) - v(nothing
-    kept)|. v(nothing kept) is subtracted first: rounding is then relative to the span, not to the
+    Entry q belongs to the pair of part q. The last axis holds the values of the players, or of sets
+    of them, then v(nothing kept), v(all kept), and the span: the largest |v(S) - v(nothing kept)|.
+    v(nothing kept) is subtracted first, so that rounding is relative to the span and not to the
     level.
     """
     T, R, K = values.shape
     Q, A, W = weights.shape
 
     def whole(parts: jax.Array, join: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
-        """For each part the join of all parts of its pair; [Q, ..]. No part sees another pair's
-        numbers.
-        """
+        """For each part, `join` of all parts of its pair; [Q, ..]. Pairs are never mixed."""
         joined = [parts]
         while len(joined) < Q.bit_length():
             pair = joined[-1].reshape(-1, 2, 1 << (len(joined) - 1), *parts.shape[1:])
@@ -83,7 +81,7 @@ def reduce_pairs(
         sums = [whole(phi, jnp.add), empty, full, whole(span, jnp.maximum)]
         return jnp.concatenate(sums, axis=3).swapaxes(0, 1)
 
-    # Few tiles are filled up to a group, so that the product has one shape for every T.
+    # A few tiles are padded to a group, so that the product has one shape for every T.
     values = jnp.pad(values, ((0, -T % group), (0, 0), (0, 0)))
     sums = jax.lax.map(one_group, values.reshape(-1, group, R, K))
     return sums.reshape(-1, R // (Q * A), Q, K, W + 3)[:T]
@@ -94,11 +92,10 @@ def reduce_pieces(
     matrices: jax.Array,  # [H, R, columns]; interactions.split_matrices
     high_bits: jax.Array,  # int32 [T], how many high bits of the piece are set
 ) -> jax.Array:
-    """Pairs of more than R rows, one tile being one piece of a pair; [T, K, columns + 3].
+    """Reduces pairs of more than R rows, where a tile is one piece of a pair; [T, K, columns + 3].
 
-    The last axis: the columns of `split_matrices` for the values minus the first one, then the
-    first and the last value of the tile and the span. What was subtracted is put back on the host,
-    in float64.
+    The last axis holds the columns of `split_matrices` for the values minus the first one, then the
+    tile's first and last value and the span. The host adds the subtracted value again, in float64.
     """
 
     def tile(argument):
@@ -114,14 +111,14 @@ def reduce_pieces(
 
 
 def any_bad(good: jax.Array) -> jax.Array:
-    """1 if some entry of `good` is false, else 0; int32 []. This is a maximum of float32, which XLA
-    makes one kernel: it compiles in 14 ms on a CPU, a sum of integers in 43, `any` in 190.
+    """1 if an entry of `good` is false, else 0; int32 []. It is a maximum of float32, which XLA
+    turns into one kernel that compiles in 14 ms on a CPU. A sum of integers takes 43 ms, `any` 190.
     """
     return jnp.where(good, jnp.float32(0), jnp.float32(1)).max().astype(jnp.int32)
 
 
 def neumaier(high: jax.Array, low: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A sum and one more term: (the sum, what rounding took from it so far)."""
+    """Adds one term to a compensated sum: (the sum, its accumulated rounding error)."""
     total = high + term
     lost = jnp.where(abs(high) >= abs(term), (high - total) + term, (term - total) + high)
     return total, low + lost
@@ -130,35 +127,35 @@ def neumaier(high: jax.Array, low: jax.Array, term: jax.Array) -> tuple[jax.Arra
 def compensated(
     term: Callable[[jax.Array], jax.Array], count: int, shape: tuple[int, ...], dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Neumaier's sum of term(0) .. term(count - 1): the sum, and what rounding took from it.
+    """Neumaier's sum of term(0) .. term(count - 1): (the sum, its rounding error).
 
-    Together they carry about twice the digits of the dtype, so that the mean over many donors is as
-    good as the values are.
+    Together they carry about twice the digits of the dtype, so that a mean over many donors is as
+    precise as the values.
     """
 
     zeros = jnp.zeros(shape, dtype)
-    return jax.lax.fori_loop(0, count, lambda i, own: neumaier(*own, term=term(i)), (zeros, zeros))
+    return jax.lax.fori_loop(0, count, lambda i, acc: neumaier(*acc, term=term(i)), (zeros, zeros))
 
 
 def compensated_at_once(
     terms: jax.Array, axis: int, largest: jax.Array, smallest: jax.Array | None = None
 ) -> tuple[jax.Array, ...]:
-    """(the sum of terms along the axis, what rounding took from it, the largest of some numbers,
-    and the smallest of others if there are any), by one reduction in any order: each addition keeps
-    what it loses. It is `compensated` in one step of an accelerator, which a loop over terms would
-    leave idle.
+    """(the sum of `terms` along the axis, its rounding error, the maximum of `largest`, the minimum
+    of `smallest` if given), by one reduction. Each addition keeps its rounding error, so the order
+    is free. This is `compensated` in one step, because a loop over terms leaves an accelerator
+    idle.
     """
 
-    def add(one: Any, other: Any) -> Any:
-        (high, low, *ends), (term, lost, *others) = one, other
+    def add(carry: Any, other: Any) -> Any:
+        (high, low, *extremes), (term, lost, *others) = carry, other
         total = high + term
         part = total - high  # of the term, in the total
         low = low + lost + ((high - (total - part)) + (term - part))
-        picks = zip((jnp.maximum, jnp.minimum), ends, others, strict=False)
+        picks = zip((jnp.maximum, jnp.minimum), extremes, others, strict=False)
         return total, low, *(pick(mine, theirs) for pick, mine, theirs in picks)
 
     zero, far = jnp.zeros((), terms.dtype), jnp.full((), jnp.inf, terms.dtype)
-    given, start = [terms, jnp.zeros_like(terms), largest], [zero, zero, -far]
+    operands, start = [terms, jnp.zeros_like(terms), largest], [zero, zero, -far]
     if smallest is not None:
-        given, start = [*given, smallest], [*start, far]
-    return jax.lax.reduce(tuple(given), tuple(start), add, (axis,))
+        operands, start = [*operands, smallest], [*start, far]
+    return jax.lax.reduce(tuple(operands), tuple(start), add, (axis,))

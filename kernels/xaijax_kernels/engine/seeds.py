@@ -1,10 +1,10 @@
-"""Slots made on the device: the host names runs of pairs, and not every slot of their rows.
+"""Makes slots on the device: the host sends runs of pairs instead of every slot.
 
-A slot is 16 rows, so a fast device takes slots faster than a host makes them. Pairs come sorted by
-the rows that they take, so a tile has few runs of pairs of one size. A run refers to a table of the
-pairs and gives the pair of each of its slots, and the place within it: a tile then costs the host
-some 40 numbers, however many rows it has. The slots are the numbers that `lattice.dispatches`
-makes.
+A slot is only 16 rows, so a fast device consumes slots faster than a host makes them. Pairs are
+sorted by their number of rows, so a tile has few runs of pairs of one size. A run refers to a table
+of the pairs, and gives the pair of each of its slots and the position within that pair. A tile then
+costs the host about 40 numbers, however many rows it has. The slots equal those of
+`lattice.dispatches`.
 
 Letters: M pairs, C pairs in a table, W words of players, S slots in a tile, T tiles, Q runs of a
 tile.
@@ -21,7 +21,7 @@ import numpy as np
 
 from xaijax_kernels.engine.lattice import Pairs, player_words
 
-LARGEST = 24  # players that differ, of a pair that is enumerated
+LARGEST = 24  # players that differ, for a pair that is enumerated
 
 
 @dataclass(frozen=True)
@@ -35,33 +35,34 @@ class Seeds:
 
 
 def runs_of_tile(P: int, slot_bits: int) -> int:
-    """Q: sizes that pairs of up to P players can have, and the size of a list's."""
+    """Q: the number of sizes that pairs of up to P players can have, plus one for lists."""
     return max(1, min(P, LARGEST) - slot_bits + 1) + 1
 
 
 def slots_of(tile: jax.Array, table: jax.Array, slots: int, slot_bits: int) -> jax.Array:
     """The slots of a tile, int32 [S, 3 + W] as in `lattice.Dispatch`; the last one is repeated.
 
-    tile: int32 [Q + 1, 4], a run in each row: its first slot in the tile, the place in the table of
-    the pair that is there, which slot of that pair it is, and the slots of each of its pairs. The
-    last row holds the number of slots that are asked. table: int32 [C, 3 + W], for each pair: its
-    first sub-coalition (or LISTED and its first coalition), instance, donor, words of the players
+    tile: int32 [Q + 1, 4], one run per row: its first slot in the tile, the position in the table
+    of the pair of that slot, the slot's number within the pair, and the number of slots per pair.
+    The last row holds the number of slots used. table: int32 [C, 3 + W], for each pair: its first
+    sub-coalition (or LISTED and its first coalition), instance, donor, and words of the players
     that differ.
     """
     runs = tile[:-1]
     slot = jnp.clip(jnp.arange(slots, dtype=jnp.int32), 0, tile[-1, 0] - 1)
     run = jnp.sum(slot[:, None] >= runs[None, :, 0], axis=1, dtype=jnp.int32) - 1
     first, pair, begun, size = (runs[run, column] for column in range(4))
-    # A tile that is not asked has runs of no size.
+    # A tile that is not used has empty runs.
     size = jnp.maximum(size, 1)
     at = slot - first + begun
-    own = table[pair + jax.lax.div(at, size)]
-    subset = own[:, :1] + jnp.left_shift(jax.lax.rem(at, size), slot_bits)[:, None]
-    return jnp.concatenate([subset, own[:, 1:]], axis=1)
+    of_pair = table[pair + jax.lax.div(at, size)]
+    subset = of_pair[:, :1] + jnp.left_shift(jax.lax.rem(at, size), slot_bits)[:, None]
+    return jnp.concatenate([subset, of_pair[:, 1:]], axis=1)
 
 
 def seeds(pairs: Pairs, slots: int, tiles: int, most: int) -> Iterator[Seeds]:
-    """The stream in pieces of `tiles` tiles of `slots` slots; most: C, at least all these slots."""
+    """Cuts the stream into pieces of `tiles` tiles of `slots` slots; most: C, at least the slots of
+    a piece."""
     if not pairs.rows:
         return
     P = pairs.differs.shape[1]
@@ -75,13 +76,13 @@ def seeds(pairs: Pairs, slots: int, tiles: int, most: int) -> Iterator[Seeds]:
     )
     rows, base, table = tiles * slots << pairs.slot_bits, 0, whole[:most]
     for piece, first_row in enumerate(range(0, pairs.rows, rows)):
-        own = made[piece * tiles : (piece + 1) * tiles]
+        tile_runs = made[piece * tiles : (piece + 1) * tiles]
         last_row = min(first_row + rows, pairs.rows)
         if np.searchsorted(pairs.start, last_row, side="left") > base + most:
-            base = int(own[0, 0, 1])
+            base = int(tile_runs[0, 0, 1])
             table = whole[base : base + most]
-        own[:, :-1, 1] -= base
-        yield Seeds(first_row, last_row - first_row, own.astype(np.int32), table)
+        tile_runs[:, :-1, 1] -= base
+        yield Seeds(first_row, last_row - first_row, tile_runs.astype(np.int32), table)
 
 
 def _tiles(

@@ -1,5 +1,5 @@
-"""The steps of a trace: which treat each number by itself, which are calls, how one is taken, and
-how many operations they are.
+"""The steps of a trace: which are elementwise, which are calls, how one is evaluated, and how many
+operations each takes.
 
 Letters: R rows.
 """
@@ -30,7 +30,7 @@ CALLS = {
 
 
 def bound(equation: Any, inputs: list[Any]) -> list[Any]:
-    """The outputs of one equation of a trace, of numbers or of what stands for them."""
+    """Evaluates one equation of a trace, on numbers or on tracers."""
     primitive = equation.primitive
     options = primitive.get_bind_params(equation.params)
     # jax 0.10 gives (functions, options), jax 0.12 the options alone.
@@ -41,17 +41,17 @@ def bound(equation: Any, inputs: list[Any]) -> list[Any]:
 
 @dataclass(eq=False)
 class Number:
-    """What a step makes or takes."""
+    """The inputs or outputs of a step."""
 
     shape: tuple[int, ...]
     dtype: Any
-    whole: Any = None  # the numbers themselves, once they are made
+    whole: Any = None  # the numbers themselves, once they are computed
     one: Any = None  # [R, 1], one column of each row
 
 
 @dataclass(eq=False)
 class Step:
-    """An equation of the trace; calls in it are opened."""
+    """An equation of the trace, with calls inlined."""
 
     equation: Any
     inputs: list[Number]
@@ -61,12 +61,12 @@ class Step:
 def opened(
     jaxpr: Any,
     consts: Any,
-    given: list[Number],
+    arguments: list[Number],
     steps: list[Step],
     calls: Mapping[str, str] = CALLS,
 ) -> list[Number]:
-    """The outputs of a trace; its steps are added to `steps`, those of calls in their place."""
-    numbers: dict[Any, Number] = dict(zip(jaxpr.invars, given, strict=True))
+    """The outputs of a trace. Appends its steps to `steps`, with calls inlined."""
+    numbers: dict[Any, Number] = dict(zip(jaxpr.invars, arguments, strict=True))
     for variable, value in zip(jaxpr.constvars, consts, strict=True):
         numbers[variable] = Number(jnp.shape(value), jnp.result_type(value), value)
 
@@ -87,30 +87,47 @@ def opened(
     return [read(atom) for atom in jaxpr.outvars]
 
 
-# Counted as numbers that are made, and two for each product of a sum of products; a pure function
-# of the trace, so that what is decided by it is the same on every machine.
+# One operation for each number computed, and two for each term of a matrix product. A pure function
+# of the trace, so that decisions based on it are the same on every machine.
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
 INSIDE = ("jaxpr", "call_jaxpr", "fun_jaxpr", "body_jaxpr")
 
 
 def operations(jaxpr: Any, rows: int) -> float:
-    """Operations for each row of a model traced with `rows` rows."""
+    """Operations per row of a model traced with `rows` rows."""
     return counted(jaxpr, operations_of) / rows
 
 
 def numbers_made(jaxpr: Any, rows: int) -> float:
-    """Numbers of all steps, for each row: what a derivative may have to keep."""
+    """Numbers per row that all steps compute: what a derivative may have to store."""
     return counted(jaxpr, _made) / rows
 
 
 def counted(jaxpr: Any, of_step: Callable[[Any], float]) -> float:
     """The sum of `of_step` over all steps of a trace.
 
-    The steps of a `scan` count as often as they are taken. Those of a `while_loop` count once,
-    because the trace does not say how often they are taken. A `cond` counts as its largest branch.
+    The steps of a `scan` count once per iteration, those of a `while_loop` once, because the trace
+    does not tell its iterations. A `cond` counts as its largest branch.
     """
     return math.fsum(_one(equation, of_step) for equation in jaxpr.eqns)
+
+
+def largest_product(jaxpr: Any) -> int:
+    """Bytes of the largest result of a matrix product in a trace. No compiler fuses a product with
+    the steps after it, so running the trace needs this memory. A product with one term does not
+    count.
+    """
+    largest = 0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in PRODUCTS and operations_of(equation) > 2 * _made(equation):
+            made = equation.outvars[0].aval
+            largest = max(largest, math.prod(made.shape) * made.dtype.itemsize)
+        for value in equation.params.values():
+            for item in map(_open, value if isinstance(value, tuple | list) else (value,)):
+                if hasattr(item, "eqns"):
+                    largest = max(largest, largest_product(item))
+    return largest
 
 
 def _one(equation: Any, of_step: Callable[[Any], float]) -> float:
@@ -141,7 +158,7 @@ def _made(equation: Any) -> float:
 
 
 def _open(jaxpr: Any) -> Any:
-    """A trace without the constants that it is closed over."""
+    """The jaxpr of a closed trace, without its constants."""
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 

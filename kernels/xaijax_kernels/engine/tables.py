@@ -1,12 +1,11 @@
 """Builds full tables from the values of pairs: v(S) for all 2^P coalitions of each instance.
 
-table[n, S] = sum over donors b of w_b f(hybrid(n, b, S)). The hybrid depends on the players of S
-that differ for (n, b) only, so the pair's 2^k values stand for 2^(P-k) coalitions each. They are
-not spread out donor by donor, which would be B 2^P readings whatever k is: donors with the same
-players that differ are summed on their 2^k sub-coalitions first, then spread over the upper half of
-the players, summed again for each set of differing players in the lower half, and spread over
-these. This runs in NumPy on the host, in float64, in an order that the instance and its donors
-alone decide.
+table[n, S] = sum over donors b of w_b f(hybrid(n, b, S)). The hybrid depends only on the players of
+S that differ for (n, b), so each of the pair's 2^k values counts for 2^(P-k) coalitions. Expanding
+donor by donor would take B 2^P reads for any k. Instead, donors with the same differing players are
+summed on their 2^k sub-coalitions, expanded over the upper half of the players, summed again for
+each set of differing players in the lower half, and expanded over these. This runs in NumPy on the
+host, in float64, in an order that depends on the instance and its donors alone.
 
 Letters: N instances, B donors, P players, K outputs, V values held.
 """
@@ -22,7 +21,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from xaijax_kernels.engine.hybrids import ABSENT
 
-_TOGETHER = 1 << 20  # values of one size that are gathered in one go
+_TOGETHER = 1 << 20  # values of one size that are gathered at once
 
 
 def host_ranks(differs: np.ndarray) -> np.ndarray:
@@ -55,12 +54,12 @@ def tables_of_pairs(
     N, _, P = differs.shape
     V, K = values.shape
     out = np.empty((N, 1 << P, K))
-    # runs[k][v, 0] are the 2^k values from v on, [2^k, K]: a view, so that none is copied.
+    # runs[k][v, 0] are the 2^k values from v on, [2^k, K]: a view, without a copy.
     runs = [sliding_window_view(values, (1 << k, K)) for k in range(P + 1) if 1 << k <= V]
     bits = differs @ (np.int64(1) << np.arange(P))  # [N, B]
     for n in range(N):
         out[n] = _one_table(runs, start[n], bits[n], weights, P)
-        # In the donors' order, whichever players differ: it is one number for all instances.
+        # Summed in the donors' order, whichever players differ: all instances get the same number.
         out[n, 0] = (weights[:, None] * values[start[n]]).sum(axis=0)
     return out
 
@@ -85,8 +84,8 @@ def _one_table(
                 table += part.take(subset_of_coalition(current, low), axis=1)
             current, part = lower, np.zeros((1 << high, 1 << lower.bit_count(), K))
         assert part is not None
-        own = sums[d].reshape(-1, part.shape[1], K)
-        part += own.take(subset_of_coalition(upper, high), axis=0)
+        group_sum = sums[d].reshape(-1, part.shape[1], K)
+        part += group_sum.take(subset_of_coalition(upper, high), axis=0)
     assert part is not None
     return (table + part.take(subset_of_coalition(current, low), axis=1)).reshape(1 << P, K)
 
@@ -99,31 +98,31 @@ def _grouped(
     k: np.ndarray,
 ) -> list[np.ndarray]:
     """Weighted sums over the donors of each group, [2^k, K]; place [B] is a donor's group."""
-    # Equal weights are taken out of the sums: those of zeros and ones are then exact.
+    # Equal weights are factored out of the sums, so that sums of zeros and ones are exact.
     equal = bool((weights == weights[0]).all())
     groups = np.argsort(k, kind="stable")
-    ends = np.cumsum(np.bincount(place, minlength=len(k))[groups])
+    stops = np.cumsum(np.bincount(place, minlength=len(k))[groups])
     donors = np.lexsort((place, k[place]))  # in the order of `groups`, each in its own
     sums: list[np.ndarray] = [np.zeros(0)] * len(k)
     first, stop = 0, 0
     for size, count in zip(*np.unique(k, return_counts=True), strict=True):
-        here = slice(stop, stop := stop + count)
-        own, cuts = donors[first : ends[stop - 1]], np.append(first, ends[here])[:-1] - first
-        first = ends[stop - 1]
+        chunk = slice(stop, stop := stop + count)
+        those, cuts = donors[first : stops[stop - 1]], np.append(first, stops[chunk])[:-1] - first
+        first = stops[stop - 1]
         totals: np.ndarray
-        if len(own) << size > _TOGETHER:
+        if len(those) << size > _TOGETHER:
             totals = np.zeros((len(cuts), *runs[size].shape[2:]))
-            for total, some in zip(totals, np.split(own, cuts[1:]), strict=True):
-                for b in some:
+            for total, members in zip(totals, np.split(those, cuts[1:]), strict=True):
+                for b in members:
                     value = runs[size][start[b], 0]
                     total += value if equal else weights[b] * value
         else:
-            block = runs[size][start[own], 0]
-            block = block if equal else block * weights[own, None, None]
+            block = runs[size][start[those], 0]
+            block = block if equal else block * weights[those, None, None]
             totals = np.add.reduceat(block, cuts, axis=0, dtype=np.float64)
         if equal:
             totals *= weights[0]
-        for g, total in zip(groups[here].tolist(), totals, strict=True):
+        for g, total in zip(groups[chunk].tolist(), totals, strict=True):
             sums[g] = total
     return sums
 
@@ -134,6 +133,6 @@ def put(
     place: jax.Array,  # int32 [T], place of the stream's next tile
     first: jax.Array,  # int32, the stream's row at which the dispatch begins
 ) -> jax.Array:
-    """The buffer with one dispatch written into its place."""
+    """The buffer with one dispatch written at its position."""
     ordered = values[place].reshape(-1, values.shape[2])
     return jax.lax.dynamic_update_slice(buffer, ordered, (first, jnp.int32(0)))

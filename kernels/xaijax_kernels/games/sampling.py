@@ -1,7 +1,8 @@
-"""Random orders and coalitions from (seed, draw): equal on every machine, and any draw alone.
+"""Random orders and coalitions from (seed, draw): equal on every machine, each draw on its own.
 
-Only the raw words of a bit generator are used. NumPy keeps their stream for ever, but not those of
-`Generator.permutation` and its like, so a seed gives the same coalitions under any NumPy.
+Only the raw words of a bit generator are used, so that a seed gives the same coalitions under every
+version of NumPy. NumPy guarantees these streams, but not those of `Generator.permutation` and
+similar methods.
 
 Letters: P players, C coalitions, D draws, B rows.
 """
@@ -18,19 +19,19 @@ import numpy as np
 ORDERS, COALITIONS, SIZES, OFFSETS, KEYS, DONORS, ROWS, CHANCES, HELD_OUT = range(9)
 LINES, PLACES = 9, 10
 
-# Sizes with no more sets than this are put into random order as a whole. A size with more is drawn
-# by rejection, which is slow only where nearly all of its sets are wanted.
+# If a size has at most this many sets, all of them are shuffled. Otherwise sets are drawn by
+# rejection, which is slow only if nearly all of them are requested.
 ENUMERATED = 1 << 16
 
-PHILOX_WORDS = 4  # made by one step of its counter
-LONG = 256  # words of a draw from which NumPy's own generator is as fast
-DRAWS_TOGETHER = 1 << 10  # whose words are made together, so that they stay in the cache
+PHILOX_WORDS = 4  # words per step of its counter
+LONG = 256  # words per draw from which NumPy's generator is as fast
+DRAWS_TOGETHER = 1 << 10  # draws whose words are made together, so that they stay in the cache
 
 
 def words(seed: int, stream: tuple[int, ...], count: int, first: int = 0) -> np.ndarray:
     """`count` random words of one stream from word `first` on; uint64 [count].
 
-    More words begin with fewer, and later ones cost nothing for those before them.
+    A longer request begins with the words of a shorter one; skipped words cost nothing.
     """
     bits = np.random.Philox(np.random.SeedSequence([seed, *stream]))
     if first:
@@ -46,34 +47,35 @@ def fractions(seed: int, stream: tuple[int, ...], count: int, first: int = 0) ->
 def words_of_draws(seed: int, stream: int, count: int, first: int, stop: int) -> np.ndarray:
     """`words(seed, (stream, d), count)` of the draws d = first..stop-1; uint64 [D, count].
 
-    A generator for each draw would take longer than its words: here the sums of NumPy's
-    SeedSequence and Philox4x64-10, which both promise to keep their stream, are made of all draws
-    together.
+    Making a generator for each draw would take longer than drawing its words. Instead, the
+    arithmetic of NumPy's SeedSequence and Philox4x64-10, whose streams are guaranteed, is done for
+    all draws at once.
     """
     draws = np.arange(first, stop, dtype=np.uint64)
     few = 0 < count <= LONG and len(draws) > 0
     if not few or stop > 1 << 32:  # a draw is one word of the seed sequence
-        found = [words(seed, (stream, d), count) for d in range(first, stop)]
-        return np.array(found, np.uint64).reshape(stop - first, count)
+        each_draw = [words(seed, (stream, d), count) for d in range(first, stop)]
+        return np.array(each_draw, np.uint64).reshape(stop - first, count)
     key = _philox_key([*_words_of_int(seed), *_words_of_int(stream), draws.astype(np.uint32)])
     blocks = -(-count // PHILOX_WORDS)
     made = np.empty((len(draws), blocks, PHILOX_WORDS), np.uint64)
     for start in range(0, len(draws), DRAWS_TOGETHER):
-        own = slice(start, start + DRAWS_TOGETHER)
-        made[own] = _philox([one[own, None] for one in key], blocks)
+        block = slice(start, start + DRAWS_TOGETHER)
+        made[block] = _philox([word[block, None] for word in key], blocks)
     return made.reshape(len(draws), -1)[:, :count]
 
 
 def _words_of_int(number: int) -> list[np.uint32]:
-    """The 32-bit words of a whole number, the lowest first; of 0 one."""
-    found = [np.uint32(number & 0xFFFFFFFF)]
+    """The 32-bit words of an integer, the lowest first; 0 has one word."""
+    halves = [np.uint32(number & 0xFFFFFFFF)]
     while number := number >> 32:
-        found.append(np.uint32(number & 0xFFFFFFFF))
-    return found
+        halves.append(np.uint32(number & 0xFFFFFFFF))
+    return halves
 
 
 def _philox_key(entropy: list[Any]) -> list[np.ndarray]:
-    """The key of Philox(SeedSequence(entropy)), of words [D] or of all draws; two of uint64 [D]."""
+    """The key of Philox(SeedSequence(entropy)), whose words are [D] or one for all draws; two of
+    uint64 [D]."""
     with np.errstate(over="ignore"):  # all sums are modulo 2^32
         turn = np.uint32(0x43B0D7E5)
 
@@ -85,19 +87,19 @@ def _philox_key(entropy: list[Any]) -> list[np.ndarray]:
             return value ^ (value >> np.uint32(16))
 
         def mixed(x: Any, y: Any) -> Any:
-            found = np.uint32(0xCA01F9DD) * x - np.uint32(0x4973F715) * y
-            return found ^ (found >> np.uint32(16))
+            mixture = np.uint32(0xCA01F9DD) * x - np.uint32(0x4973F715) * y
+            return mixture ^ (mixture >> np.uint32(16))
 
         padded = [*entropy, *[np.uint32(0)] * (4 - len(entropy))]
-        pool = [hashed(one, 0x931E8875) for one in padded[:4]]
+        pool = [hashed(word, 0x931E8875) for word in padded[:4]]
         for source in range(4):
             for target in range(4):
                 if source != target:
                     pool[target] = mixed(pool[target], hashed(pool[source], 0x931E8875))
-        for one in padded[4:]:
-            pool = [mixed(target, hashed(one, 0x931E8875)) for target in pool]
+        for word in padded[4:]:
+            pool = [mixed(target, hashed(word, 0x931E8875)) for target in pool]
         turn = np.uint32(0x8B51F9DD)
-        state = [hashed(one, 0x58F38DED).astype(np.uint64) for one in pool]
+        state = [hashed(word, 0x58F38DED).astype(np.uint64) for word in pool]
     return [state[0] | state[1] << np.uint64(32), state[2] | state[3] << np.uint64(32)]
 
 
@@ -134,17 +136,18 @@ def orders(seed: int, P: int, first: int, stop: int) -> np.ndarray:
 
 
 def coalitions(seed: int, P: int, first: int, stop: int) -> np.ndarray:
-    """Coalitions that hold each player with chance 1/2, draws first..stop-1; bool [D, P]."""
+    """Coalitions with each player in with probability 1/2, draws first..stop-1; bool [D, P]."""
     return (words_of_draws(seed, COALITIONS, P, first, stop) >> np.uint64(63)).astype(bool)
 
 
 def player_keys(seed: int, P: int) -> np.ndarray:
-    """A 128-bit word of each player; a coalition's key is the XOR of its players'; uint64 [P, 2].
+    """A 128-bit word per player; a coalition's key is the XOR of those of its players; uint64 [P,
+    2].
 
-    Up to 128 players it is the player's own bit, so that keys are equal only for equal coalitions.
+    Up to 128 players it is the player's own bit, so keys are equal only for equal coalitions.
     Above, the words are random (Zobrist 1970): two different coalitions have the same key with
-    chance 2^-128 exactly, since the XOR of a non-empty set of random words is uniform. Among C
-    coalitions some pair collides with chance at most C^2 2^-129: 1e-29 for 80,000 of them.
+    probability exactly 2^-128, because the XOR of a non-empty set of random words is uniform. Any
+    two of C coalitions collide with probability at most C^2 2^-129: 1e-29 for 80,000 coalitions.
     """
     if P > 128:
         return words(seed, (KEYS,), 2 * P).reshape(P, 2)
@@ -156,7 +159,7 @@ def player_keys(seed: int, P: int) -> np.ndarray:
 
 @cache
 def pairs_of_size(P: int, size: int) -> int:
-    """How many complementary pairs have a member of this size, size <= P / 2; exact."""
+    """Number of complementary pairs with a member of this size, size <= P / 2; exact."""
     return math.comb(P, size) // (2 if 2 * size == P else 1)
 
 
@@ -164,8 +167,8 @@ def sets_of_size(seed: int, P: int, size: int, count: int, attempt: int = 0) -> 
     """The first `count` of all sets of one size in the seed's random order; bool [count, P].
 
     Every count-subset is equally likely (simple random sampling without replacement), and a larger
-    count begins with the smaller one. For size = P / 2 one set stands for itself and its
-    complement: the one that holds the last player.
+    count begins with the smaller one. For size = P / 2 the set that holds the last player
+    represents itself and its complement.
     """
     total = pairs_of_size(P, size)
     stream = (SIZES, size, attempt)
@@ -178,10 +181,10 @@ def sets_of_size(seed: int, P: int, size: int, count: int, attempt: int = 0) -> 
         return np.pad(masks, ((0, 0), (0, 1)), constant_values=True) if half else masks
     tries = count + count // 8 + 1
     while True:
-        # The players of the `size` smallest of P random words are a uniform set of that size.
-        lot = words(seed, stream, tries * P).reshape(tries, P)
+        # The players with the `size` smallest of P random words are a uniform set of that size.
+        drawn = words(seed, stream, tries * P).reshape(tries, P)
         masks = np.zeros((tries, P), bool)
-        np.put_along_axis(masks, np.argpartition(lot, size - 1, axis=1)[:, :size], True, axis=1)
+        np.put_along_axis(masks, np.argpartition(drawn, size - 1, axis=1)[:, :size], True, axis=1)
         if 2 * size == P:
             masks ^= ~masks[:, -1:]
         packed = np.packbits(masks, axis=1)
@@ -192,7 +195,7 @@ def sets_of_size(seed: int, P: int, size: int, count: int, attempt: int = 0) -> 
 
 
 def _unrank(ranks: np.ndarray, P: int, size: int) -> np.ndarray:
-    """The sets with these places in the combinatorial number system; bool [len(ranks), P].
+    """The sets with these ranks in the combinatorial number system; bool [len(ranks), P].
 
     Rank r = C(c_1, 1) + ... + C(c_k, k), c_1 < ... < c_k, found from the largest player down.
     """
@@ -207,23 +210,23 @@ def _unrank(ranks: np.ndarray, P: int, size: int) -> np.ndarray:
 
 
 class Wheel:
-    """Rows drawn with replacement by weights [B], not all 0; any stretch of draws alone."""
+    """Draws rows with replacement by weights [B], not all 0; any range of draws on its own."""
 
     def __init__(self, weights: np.ndarray) -> None:
-        self._rows = np.flatnonzero(weights)  # those that can be drawn
-        own = weights[self._rows]
-        self._ends = np.cumsum(own)
-        self._equal = bool((own == own[0]).all())
+        self._rows = np.flatnonzero(weights)  # rows with a positive weight
+        chosen = weights[self._rows]
+        self._ends = np.cumsum(chosen)
+        self._equal = bool((chosen == chosen[0]).all())
 
     def places(self, seed: int, stream: tuple[int, ...], first: int, stop: int) -> np.ndarray:
         """The rows of the draws first..stop-1; int64 [stop - first]."""
-        turns = fractions(seed, stream, stop - first, first) * self._ends[-1]
+        points = fractions(seed, stream, stop - first, first) * self._ends[-1]
         B = len(self._ends)
-        if self._equal:  # the place is known but for the rounding of the sums
-            place = np.minimum((turns * (B / self._ends[-1])).astype(np.int64), B - 1)
+        if self._equal:  # exact up to the rounding of the sums
+            place = np.minimum((points * (B / self._ends[-1])).astype(np.int64), B - 1)
             for _ in range(2):
-                place -= (place > 0) & (self._ends[place - 1] > turns)
-                place += (place < B - 1) & (self._ends[place] <= turns)
+                place -= (place > 0) & (self._ends[place - 1] > points)
+                place += (place < B - 1) & (self._ends[place] <= points)
         else:
-            place = np.minimum(np.searchsorted(self._ends, turns, side="right"), B - 1)
+            place = np.minimum(np.searchsorted(self._ends, points, side="right"), B - 1)
         return self._rows[place]

@@ -1,4 +1,4 @@
-"""Semivalues and interactions: turns tables into values by weights of coalition sizes.
+"""Computes semivalues and interactions from tables, by weights of coalition sizes.
 
 A semivalue is phi_i = sum over S without i of p(|S|) m_i(S), m_i(S) = v(S + i) - v(S).
 `p` is always the weight of one single set of size s, float64 [P], s = 0..P-1.
@@ -21,9 +21,9 @@ import numpy as np
 def induced_weights(p: Sequence[float] | np.ndarray, k: int) -> np.ndarray:
     """Weights of the same semivalue on k of the P players, the others being null; float64 [k].
 
-    A null player may stand on either side of any S, so the sets of size t of the k players stand
-    for C(P-k, r) sets of size t + r each: p_k(t) = sum_r C(P-k, r) p(t+r). For Shapley and
-    Banzhaf this is their own weight on k players; for size-limited weights it is not.
+    A null player may be in S or not, so each set of size t of the k players counts for C(P-k, r)
+    sets of size t + r: p_k(t) = sum_r C(P-k, r) p(t+r). Shapley and Banzhaf weights keep their form
+    on k players; size-limited weights do not.
     """
     spare = len(p) - k
     return np.array(
@@ -44,9 +44,9 @@ def members(k: int) -> np.ndarray:
 def semivalue(table: Any, p: Sequence[float] | np.ndarray) -> Any:
     """The semivalue of full tables, by sums along the P axes; [N, 2^P, K] -> [N, P, K].
 
-    All marginal sums of the 2^P numbers come out of P halvings, 2^(P+1) additions in all: the upper
-    half belongs to the highest player; then the halves are added, and the next is highest. NumPy
-    input gives NumPy output, and JAX input JAX output.
+    P halvings give all marginal sums of the 2^P numbers, with 2^(P+1) additions: the upper half
+    belongs to the highest player, then the halves are added, and the next player is the highest.
+    NumPy input gives NumPy output, JAX input gives JAX output.
     """
     xp = table.__array_namespace__()
     P = len(p)
@@ -68,33 +68,33 @@ def semivalue(table: Any, p: Sequence[float] | np.ndarray) -> Any:
 def expected_marginals(tables: np.ndarray, chance: np.ndarray) -> np.ndarray:
     """phi_i = sum over S without i of Pr[S] m_i(S); [N, 2^P, K] and [2^P] -> [N, P, K].
 
-    Every row is added up by itself, in one order, so that its bits do not depend on the others.
+    Every row is summed alone, in one order, so that its result does not depend on the others.
     """
     mask = np.arange(len(chance))
     P = len(chance).bit_length() - 1
     out = []
     for i in range(P):
         without = mask[(mask >> i & 1) == 0]
-        # np.take lays its result out by rows, which tables[:, without] would not.
+        # np.take returns a row-major array, tables[:, without] does not.
         change = np.take(tables, without | 1 << i, axis=1) - np.take(tables, without, axis=1)
         change *= chance[without, None]
         out.append(change.sum(axis=1))
     return np.stack(out, axis=1)
 
 
-# Interactions of sets of players, by discrete derivatives; values of single players among them.
+# Interactions of sets of players, by discrete derivatives; sets of one player included.
 #
 #     I(S) = sum over T without S of p(|T|) D_S v(T),
 #     D_S v(T) = sum over L in S of (-1)^(s - |L|) v(T + L).
 #
-# `p` has an array for each size of S, p[s - 1] float64 [k - s + 1]: the weight of one single T, by
-# its size. Sets of one player with the weights of a semivalue are that semivalue. Sets are in
-# order of size, then of players. No sum is longer than a derivative's 2^s and that of its weights,
-# where sums of alternating Moebius coefficients would lose the digits of float32.
+# `p` has an array for each size of S, p[s - 1] float64 [k - s + 1]: the weight of a single T, by
+# its size. With the weights of a semivalue, sets of one player give that semivalue. Sets are in
+# order of size, then of players. Only the 2^s terms of a derivative alternate in sign; alternating
+# sums of Moebius coefficients would lose the digits of float32.
 
 Weights = Sequence[np.ndarray]
-TABLE_BYTES = 1 << 27  # that `of_tables` works in at a time
-PRODUCT = 1 << 21  # entries of a matrix up to which it takes one product for each instance
+TABLE_BYTES = 1 << 27  # bytes that `of_tables` uses at a time
+PRODUCT = 1 << 21  # entries of a matrix up to which each instance takes one product
 
 
 def count(k: int, order: int) -> int:
@@ -110,16 +110,20 @@ def of_size(k: int, s: int) -> np.ndarray:
 
 
 def places(players: np.ndarray, P: int, order: int) -> np.ndarray:
-    """Place of each set of some players among the sets of all P; int64 [.., M].
+    """Position of each set of `players` among the sets of all P; int64 [.., M].
 
-    players: int [.., k], ascending; M counts their own sets, in order.
+    players: int [.., k], ascending; M counts the sets of these players, in order.
     """
     k, parts, before = players.shape[-1], [], 0
     for s in range(1, min(order, k) + 1):
-        own = of_size(k, s)
-        after = np.zeros((*players.shape[:-1], len(own)), np.int64)
-        for i in range(s):  # sets that come later: those with a larger player in the first i places
-            after += _larger(P, s - i)[players[..., own[:, i]]]
+        sets = of_size(k, s)
+        if s == 1:  # vectorised: there may be 100,000 players
+            parts.append(players)
+            before += P
+            continue
+        after = np.zeros((*players.shape[:-1], len(sets)), np.int64)
+        for i in range(s):  # later sets: a larger player in the first i positions
+            after += _larger(P, s - i)[players[..., sets[:, i]]]
         parts.append(before + math.comb(P, s) - 1 - after)
         before += math.comb(P, s)
     return np.concatenate([*parts, np.zeros((*players.shape[:-1], 0), np.int64)], axis=-1)
@@ -154,12 +158,12 @@ def subset_matrix(p: Weights, k: int) -> np.ndarray:
     M].
     """
     subsets = np.arange(1 << k)
-    parts = [_signed(subsets, of_size(k, s + 1), own) for s, own in enumerate(p)]
+    parts = [_signed(subsets, of_size(k, s + 1), weights) for s, weights in enumerate(p)]
     return np.concatenate([np.zeros((1 << k, 0)), *parts], axis=1)
 
 
 class SplitBlock(NamedTuple):
-    """Columns of `split_matrices` for sets with b high players, of whom q are set in a piece."""
+    """Columns of `split_matrices` for sets with b high players, q of them set in a piece."""
 
     b: int
     q: int
@@ -170,45 +174,45 @@ class SplitBlock(NamedTuple):
 @cache
 def blocks(low: int, order: int) -> tuple[SplitBlock, ...]:
     """The columns of `split_matrices`, in order."""
-    found, first = [], 0
+    out, first = [], 0
     for b in range(order + 1):
-        own = tuple(of_size(low, a) for a in range(int(b == 0), min(order - b, low) + 1))
+        low_sets = tuple(of_size(low, a) for a in range(int(b == 0), min(order - b, low) + 1))
         for q in reversed(range(b + 1)):
-            found.append(SplitBlock(b, q, first, own))
-            first += sum(map(len, own))
-    return tuple(found)
+            out.append(SplitBlock(b, q, first, low_sets))
+            first += sum(map(len, low_sets))
+    return tuple(out)
 
 
 def split_matrices(p: Weights, k: int, low: int) -> np.ndarray:
     """`subset_matrix` for pieces of 2^low sub-coalitions; float64 [k - low + 1, 2^low, columns].
 
-    A piece fixes the high bits; h of them are set. Matrix h gives a piece's part of the sets of
-    each block, but for the sign (-1)^(b - q); see `of_pieces`.
+    A piece fixes the high bits; h of them are set. Matrix h gives a piece's contribution to the
+    sets of each block, up to the sign (-1)^(b - q); see `of_pieces`.
     """
     subsets, pieces = np.arange(1 << low), []
     for h in range(k - low + 1):
         columns = [
-            _signed(subsets, own, p[own.shape[1] + block.b - 1], h - block.q)
+            _signed(subsets, low_sets, p[low_sets.shape[1] + block.b - 1], h - block.q)
             for block in blocks(low, len(p))
-            for own in block.low
-            if own.shape[1] + block.b <= len(p)
+            for low_sets in block.low
+            if low_sets.shape[1] + block.b <= len(p)
         ]
         pieces.append(np.concatenate(columns, axis=1))
     return np.stack(pieces)
 
 
 def of_pieces(sums: np.ndarray, high: np.ndarray, k: int, low: int, order: int) -> np.ndarray:
-    """The part of each set of k players in each piece; [n, K, columns] -> [n, K, M].
+    """The contribution of each piece to each set of k players; [n, K, columns] -> [n, K, M].
 
-    sums: what `split_matrices` gives of the pieces with the high bits `high` int [n].
+    sums: products of `split_matrices` with the pieces whose high bits are `high` int [n].
     """
     n, K, _ = sums.shape
     out = np.empty((n, K, count(k, order)), sums.dtype)
     for block in blocks(low, order):
         if block.q:  # once for each b
             continue
-        own = [b for b in blocks(low, order) if b.b == block.b]
-        first = np.array([b.first for b in sorted(own, key=lambda b: b.q)])
+        same_b = [b for b in blocks(low, order) if b.b == block.b]
+        first = np.array([b.first for b in sorted(same_b, key=lambda b: b.q)])
         uppers = of_size(k - low, block.b)
         q = np.bitwise_count(high[:, None] & _bits(uppers)).astype(np.int64)  # [n, uppers]
         sign = np.where((block.b - q) % 2, -1.0, 1.0)
@@ -233,14 +237,13 @@ def of_pieces(sums: np.ndarray, high: np.ndarray, k: int, low: int, order: int) 
 def of_tables(tables: np.ndarray, p: Weights) -> np.ndarray:
     """Interactions of full tables; [N, 2^P, K] -> [N, M, K], M sets of 1 to len(p) players.
 
-    Small tables are multiplied by `subset_matrix`. Larger ones are taken apart player by player,
-    the last first: it is either in S, and the upper half of a table minus its lower half goes on;
-    or it is in T or outside, and both halves go on, by the size of T. For each set this leaves the
-    sums of its derivatives by the size of T, which are then weighted. For a fixed order all this
-    takes a few times 2^P additions.
+    Small tables are multiplied by `subset_matrix`. Larger ones are reduced player by player, the
+    last first. If the player is in S, the table is replaced by its upper half minus its lower half.
+    Otherwise both halves are kept, by the size of T. This leaves for each set the sums of its
+    derivatives by the size of T, which are then weighted. For a fixed order it takes a few times
+    2^P additions.
 
-    Each instance is added up by itself, so its result is identical bit for bit whatever the others
-    are.
+    Each instance is summed alone, so its result is identical bit for bit whatever the others are.
     """
     N, subsets, K = tables.shape
     P, order = subsets.bit_length() - 1, len(p)
@@ -250,8 +253,8 @@ def of_tables(tables: np.ndarray, p: Weights) -> np.ndarray:
     step = max(1, TABLE_BYTES // (8 * subsets * K * (P + 1)))
     out = np.zeros((N, count(P, order), K))
     for first in range(0, N, step):
-        own = slice(first, first + step)
-        out[own] = _of_tables(tables[own], P, p)
+        chunk = slice(first, first + step)
+        out[chunk] = _of_tables(tables[chunk], P, p)
     return out
 
 
@@ -273,11 +276,11 @@ def _of_tables(tables: np.ndarray, P: int, p: Weights) -> np.ndarray:
     result = np.zeros((n, count(P, order), K))
     size, sums = np.bitwise_count(bits).astype(np.int64), work[:, :, 0]  # [sets, n, P + 1, K]
     for s, weight in enumerate(p, start=1):
-        own = np.flatnonzero(size == s)
-        members = (bits[own, None] >> np.arange(P) & 1).astype(bool)
+        columns = np.flatnonzero(size == s)
+        members = (bits[columns, None] >> np.arange(P) & 1).astype(bool)
         at = places(np.nonzero(members)[1].reshape(-1, s), P, s)[:, -1]
-        total = np.zeros((len(own), n, K))
+        total = np.zeros((len(columns), n, K))
         for t, w in enumerate(weight):
-            total += w * sums[own, :, t]
+            total += w * sums[columns, :, t]
         result[:, at] = total.swapaxes(0, 1)
     return result

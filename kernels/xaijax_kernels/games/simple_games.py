@@ -28,7 +28,7 @@ def subset_or(win: np.ndarray) -> np.ndarray:
 def minimal_winning(win: np.ndarray) -> np.ndarray:
     """Coalitions that win while every strict subset loses; bool [2^P].
 
-    Every subset, not only those with one player less: win = {{0}, {0, 1, 2}} has {0} alone.
+    All subsets count, not only those with one player less: win = {{0}, {0, 1, 2}} has only {0}.
     """
     P = _players(win)
     closed = subset_or(win)

@@ -3,5 +3,5 @@
 Reading order:
 
     lines   gradients along lines from donors to instances, as values of players
-    front   what a model does first with its rows, where that is affine
+    front   the affine first steps of a model
 """

@@ -1,11 +1,11 @@
-"""What a model does first with its rows, where that is affine: found in its trace, and taken apart.
+"""Finds the affine first steps of a model in its trace, and separates them from the rest.
 
-A network most often begins with steps whose outputs are affine in a row: columns are scaled, and a
-matrix or a convolution joins them. The front is all of these steps; the numbers that leave it are
-its cut, and the model is back(front(rows)). On a straight line between two rows the cut moves on a
-straight line, so that the front need not be asked along it.
+Most networks begin with steps that are affine in a row: columns are scaled, then joined by a matrix
+or a convolution. These steps are the front, their outputs are the cut, and the model is
+back(front(rows)). Along a straight line between two rows the cut also moves on a straight line, so
+the front need not be evaluated along it.
 
-Calls are opened, but not those that bring a derivative of their own.
+Calls are inlined, except those with a custom derivative.
 
 Letters: M and R rows.
 """
@@ -24,19 +24,19 @@ from xaijax_kernels.engine.steps import CALLS, Number, Step, bound, opened
 OPENED = {name: inner for name, inner in CALLS.items() if not name.startswith("custom")}
 SUMS = ("add", "sub", "add_any")
 ALONE = ("neg", "copy", "copy_p", "optimization_barrier")
-JOINS = ("dot_general", "conv_general_dilated")  # a front without one of them spares nothing
+JOINS = ("dot_general", "conv_general_dilated")  # a front without one of them saves nothing
 
 
 @dataclass(eq=False)
 class OpenedTrace:
-    """A trace with its calls opened; numbers of rows are marked."""
+    """A trace with its calls inlined and the intermediates that depend on rows marked."""
 
     given: list[Number]  # leaves of the parameters, then the rows
     steps: list[Step]
     out: Number
-    moving: set[Number]  # that depend on the rows
-    affine: set[Number]  # those of them that are affine in each row, which is their first axis
-    cut: list[Number]  # affine ones that other steps take, in the order in which they are made
+    moving: set[Number]  # intermediates that depend on the rows
+    affine: set[Number]  # those that are affine in each row, with rows as their first axis
+    cut: list[Number]  # affine ones that other steps read, in the order of the trace
 
     @property
     def joins(self) -> bool:
@@ -45,21 +45,21 @@ class OpenedTrace:
         return any(step.equation.primitive.name in JOINS for step in made)
 
     def facts(self) -> list[tuple[tuple[int, ...], Any]]:
-        """Shape of a row, and dtype, of each number of the cut."""
+        """(shape of one row, dtype) of each array of the cut."""
         return [(number.shape[1:], number.dtype) for number in self.cut]
 
 
 def open_trace(trace: Any, leaves: Sequence[Any]) -> OpenedTrace:
-    """Reads a closed trace of (params, rows) -> answers; leaves: the arrays, or None for the rows
-    and for what is only looked at.
+    """Reads a closed trace of (params, rows) -> outputs; leaves: the arrays, or None for the rows
+    and for leaves whose values are not needed.
     """
-    given = [
+    arguments = [
         Number(v.aval.shape, v.aval.dtype, leaf)
         for v, leaf in zip(trace.jaxpr.invars, leaves, strict=True)
     ]
     steps: list[Step] = []
-    (out,) = opened(trace.jaxpr, trace.consts, given, steps, OPENED)
-    rows = given[-1]
+    (out,) = opened(trace.jaxpr, trace.consts, arguments, steps, OPENED)
+    rows = arguments[-1]
     moving, affine, cut = {rows}, {rows}, []
     for step in steps:
         inputs = [number for number in step.inputs if number in moving]
@@ -69,21 +69,21 @@ def open_trace(trace: Any, leaves: Sequence[Any]) -> OpenedTrace:
         if all(number in affine for number in inputs) and _is_affine(step, moving, rows.shape[0]):
             affine.update(step.outputs)
         else:
-            cut += [one for one in dict.fromkeys(inputs) if one in affine and one not in cut]
+            cut += [node for node in dict.fromkeys(inputs) if node in affine and node not in cut]
     if out in affine and out not in cut:
         cut.append(out)
-    return OpenedTrace(given, steps, out, moving, affine, cut)
+    return OpenedTrace(arguments, steps, out, moving, affine, cut)
 
 
 def has_front(trace: Any, other: Any) -> bool:
     """Whether two traces of one model, for different numbers of rows, have the same front, which
     joins columns, in full precision.
     """
-    one, two = (open_trace(t, [None] * len(t.jaxpr.invars)) for t in (trace, other))
-    if not (one.joins and two.joins) or one.facts() != two.facts():
+    first, second = (open_trace(t, [None] * len(t.jaxpr.invars)) for t in (trace, other))
+    if not (first.joins and second.joins) or first.facts() != second.facts():
         return False
-    dtype = one.given[-1].dtype
-    return all(own == dtype for _, own in one.facts())
+    dtype = first.given[-1].dtype
+    return all(other_dtype == dtype for _, other_dtype in first.facts())
 
 
 def front(trace: Any, params: Any, rows: jax.Array) -> tuple[jax.Array, ...]:
@@ -93,42 +93,42 @@ def front(trace: Any, params: Any, rows: jax.Array) -> tuple[jax.Array, ...]:
     blocks = jnp.pad(rows, ((0, -M % block), *((0, 0),) * len(shape)))
     leaves = jax.tree.leaves(params)
 
-    def of_block(some: jax.Array) -> tuple[jax.Array, ...]:
-        own = open_trace(trace, [*leaves, some])
-        return tuple(_made(own, own.cut))
+    def of_block(block_rows: jax.Array) -> tuple[jax.Array, ...]:
+        parsed = open_trace(trace, [*leaves, block_rows])
+        return tuple(_made(parsed, parsed.cut))
 
     cut = jax.vmap(of_block)(blocks.reshape(-1, block, *shape))
-    return tuple(one.reshape(-1, *one.shape[2:])[:M] for one in cut)
+    return tuple(value.reshape(-1, *value.shape[2:])[:M] for value in cut)
 
 
 def back(trace: Any, params: Any, cut: Sequence[jax.Array]) -> jax.Array:
     """The model's answers [R] or [R, K] to rows of this cut; trace: closed, for R rows."""
-    own = open_trace(trace, [*jax.tree.leaves(params), None])
-    for number, value in zip(own.cut, cut, strict=True):
+    parsed = open_trace(trace, [*jax.tree.leaves(params), None])
+    for number, value in zip(parsed.cut, cut, strict=True):
         number.whole = value
-    return _made(own, [own.out])[0]
+    return _made(parsed, [parsed.out])[0]
 
 
-def _made(own: OpenedTrace, wanted: list[Number]) -> list[Any]:
-    """These numbers, made of those that are known."""
-    needed, taken = {one for one in wanted if one.whole is None}, []
-    for step in reversed(own.steps):
+def _made(parsed: OpenedTrace, wanted: list[Number]) -> list[Any]:
+    """Computes the wanted intermediates from the known ones."""
+    needed, taken = {node for node in wanted if node.whole is None}, []
+    for step in reversed(parsed.steps):
         if any(number in needed for number in step.outputs):
             taken.append(step)
-            needed.update(one for one in step.inputs if one.whole is None)
+            needed.update(node for node in step.inputs if node.whole is None)
     for step in reversed(taken):
-        found = bound(step.equation, [number.whole for number in step.inputs])
-        for number, value in zip(step.outputs, found, strict=True):
+        outputs = bound(step.equation, [number.whole for number in step.inputs])
+        for number, value in zip(step.outputs, outputs, strict=True):
             if number.whole is None:
                 number.whole = value
-    return [one.whole for one in wanted]
+    return [node.whole for node in wanted]
 
 
 def _is_affine(step: Step, moving: set[Number], R: int) -> bool:
-    """Whether a step of affine numbers gives one, with rows as its first axis still."""
+    """Whether the step maps affine inputs to an affine output that keeps rows as its first axis."""
     name, options = step.equation.primitive.name, step.equation.params
-    (out, *more), given = step.outputs, step.inputs
-    moves = [number in moving for number in given]
+    (out, *more), inputs = step.outputs, step.inputs
+    moves = [number in moving for number in inputs]
     if more or out.shape[:1] != (R,) or not jnp.issubdtype(out.dtype, jnp.floating):
         return False
     if name in SUMS or name in ALONE:
@@ -138,7 +138,7 @@ def _is_affine(step: Step, moving: set[Number], R: int) -> bool:
     if name == "div":
         return not moves[1]
     if name == "convert_element_type":
-        return jnp.finfo(out.dtype).bits >= jnp.finfo(given[0].dtype).bits
+        return jnp.finfo(out.dtype).bits >= jnp.finfo(inputs[0].dtype).bits
     if name in ("squeeze", "rev"):
         return 0 not in options["dimensions"]
     if name == "reduce_sum":
@@ -150,17 +150,17 @@ def _is_affine(step: Step, moving: set[Number], R: int) -> bool:
     if name == "concatenate":
         return options["dimension"] != 0
     if name == "reshape":
-        return given[0].shape[0] == R and options["dimensions"] is None
+        return inputs[0].shape[0] == R and options["dimensions"] is None
     if name == "slice":
         strides = options["strides"]
-        return given[0].shape[0] == R and (strides is None or strides[0] == 1)
+        return inputs[0].shape[0] == R and (strides is None or strides[0] == 1)
     if name == "select_n":
         return not moves[0]
     return _joins(name, options, moves)
 
 
 def _joins(name: str, options: Any, moves: list[bool]) -> bool:
-    """The same of a product with a matrix, and of a convolution."""
+    """`_is_affine` for a product with a matrix and for a convolution."""
     if moves != [True, False]:
         return False
     if name == "dot_general":

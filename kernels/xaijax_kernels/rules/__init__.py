@@ -1,9 +1,9 @@
-"""The search for anchors, for a batch of instances at once, and the rows that rules draw.
+"""Searches anchors for a batch of instances at once, and samples the rows of rules.
 
 Reading order:
 
-    best_first       the rule of highest coverage among all, where precisions are known
+    best_first       the rule of highest coverage of all, if precisions are known
     beam             the beam searches of Anchors: by draws, and by known precisions
-    bandits          bounds on a precision from draws; best arms; rules accepted by draws
-    perturbed_rows   the rows of a perturbation space, drawn by a counter hash, asked in tiles
+    bandits          bounds on a precision from draws; best arms; accepting rules
+    perturbed_rows   rows of a perturbation space, sampled by a counter hash and evaluated in tiles
 """

@@ -1,10 +1,10 @@
-"""Bandits with draws of zeros and ones: bounds on a chance, the best arms, and accepted rules.
+"""Bernoulli bandits: bounds on a probability, the best arms, and accepted rules.
 
 The bounds are by the Kullback-Leibler divergence (Kaufmann and Kalyanakrishnan 2013, "Information
-complexity in bandit subset selection"): with n draws of mean p and a rate beta, the chance lies
-between `lower` and `upper` at level beta / n. `KlLucb` and `Rejects` find the best arms of many
-bandits at once, by `init` and `step`; the arms of one bandit never look at those of another.
-Everything is NumPy in float64.
+complexity in bandit subset selection"): with n draws of mean p and a rate beta, the probability
+lies between `lower` and `upper` at level beta / n. `KlLucb` and `Rejects` find the best arms of
+many bandits at once, by `init` and `step`; bandits are independent of one another. Everything is
+NumPy in float64.
 
 Letters: N bandits, A arms.
 """
@@ -20,11 +20,12 @@ import numpy as np
 # 2 e + 1 + e / (alpha - 1) + (e + 1) / (alpha - 1)^2 = 405.4476, rounded up.
 EXPLORATION = 405.5
 ALPHA = 1.1
-_STEPS = 7  # of Newton; the test compares with bisection over all p and levels that occur
+_STEPS = 7  # Newton steps; the test compares with bisection over all p and levels that occur
 
 
 def divergence(p: Any, q: Any) -> np.ndarray:
-    """KL(p, q) of two Bernoulli chances; 0 log 0 = 0, infinite where q excludes what p allows."""
+    """KL(p, q) of two Bernoulli distributions; 0 log 0 = 0, infinite where q excludes what p
+    allows."""
     p, q = np.broadcast_arrays(np.asarray(p, np.float64), np.asarray(q, np.float64))
     with np.errstate(divide="ignore", invalid="ignore"):
         ones = np.where(p > 0, p * np.log(p / q), 0.0)
@@ -33,10 +34,10 @@ def divergence(p: Any, q: Any) -> np.ndarray:
 
 
 def upper(p: Any, level: Any) -> np.ndarray:
-    """The largest q >= p with KL(p, q) <= level; arrays of chances and of levels >= 0.
+    """The largest q >= p with KL(p, q) <= level; arrays of probabilities and of levels >= 0.
 
-    Newton in the log-odds y of q: KL is convex in y with slope q - p, and the start lies above the
-    root, so every step stays above it: what is returned errs outwards, by rounding only.
+    Newton's method in the log-odds y of q. KL is convex in y with slope q - p, and the start lies
+    above the root, so every iterate does too: the result errs outwards, by rounding only.
     """
     p, level = np.broadcast_arrays(np.asarray(p, np.float64), np.asarray(level, np.float64))
     inside = (p > 0) & (p < 1) & (level > 0)
@@ -72,9 +73,10 @@ def exploration_rate(arms: Any, rounds: Any, delta: float) -> np.ndarray:
 def widening_rate(candidate: Any, look: Any, delta: float) -> np.ndarray:
     """ln(1 / share) of look t = 1, 2, ... at candidate c = 1, 2, ... of one instance.
 
-    share = delta a_c a_t with a_i = 6 / (pi i)^2, which sum to 1. Given all that came before
-    candidate c, its draws are independent, and at look t their number is fixed: so the bound of
-    that look errs with chance at most its share, and any look at any candidate with at most delta.
+    share = delta a_c a_t with a_i = 6 / (pi i)^2, which sum to 1. Given the history before
+    candidate c, its draws are independent, and their number at look t is fixed. The bound at that
+    look therefore fails with probability at most its share, and any look at any candidate with at
+    most delta.
     """
     i = np.asarray(candidate, np.float64) * np.asarray(look, np.float64)
     return np.log(1 / delta) + 2 * np.log(np.pi**2 / 6 * i)
@@ -87,7 +89,7 @@ def validation_rate(beam: int, features: int, delta: float) -> float:
 
 @dataclass
 class Arms:
-    """What is known of the arms."""
+    """Counts of draws and of hits for each arm."""
 
     valid: np.ndarray  # bool [N, A]; the others are padding
     hits: np.ndarray  # int64 [N, A], draws that agreed
@@ -103,13 +105,14 @@ class Arms:
         return Arms(self.valid[rows], self.hits[rows], self.draws[rows])
 
     def means(self) -> np.ndarray:
-        """float64 [N, A]; -1 for arms without draws, -2 for padding, so that it is never best."""
+        """Means float64 [N, A]; -1 for arms without draws, -2 for padding, so that it is never
+        best."""
         mean = np.where(self.draws > 0, self.hits / np.maximum(self.draws, 1), -1.0)
         return np.where(self.valid, mean, -2.0)
 
 
 def top_arms(means: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The `wanted` [N] arms of largest mean; bool [N, A]. The last of equal ones is taken."""
+    """The `wanted` [N] arms of largest mean; bool [N, A]. The last of equal arms is taken."""
     A = means.shape[1]
     order = np.argsort(means, axis=1, kind="stable")
     rank = np.empty_like(order)
@@ -119,12 +122,13 @@ def top_arms(means: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class KlLucb:
-    """The best arms within `epsilon`, with chance 1 - `delta`: algorithm 1 with KL bounds."""
+    """Finds the best arms within `epsilon`, with probability 1 - `delta`: algorithm 1 with KL
+    bounds."""
 
     epsilon: float
     delta: float
     batch: int  # draws of a pull
-    first: int  # draws of the first pull of an arm: few, since most arms are soon out of it
+    first: int  # draws of the first pull of an arm: few, since most arms are soon eliminated
 
     def init(self, valid: np.ndarray) -> np.ndarray:
         """The state: rounds t, int64 [N, 1], from 1."""
@@ -133,10 +137,10 @@ class KlLucb:
     def step(
         self, state: np.ndarray, arms: Arms, wanted: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(the next state, draws int64 [N, A] that are wanted next, the best arms bool [N, A]).
+        """(the next state, requested draws int64 [N, A], the best arms bool [N, A]).
 
-        A bandit that wants no draws is done, and its best arms are the answer: as many as `wanted`,
-        or all if there are no more.
+        A bandit that requests no draws is done, and its best arms are the result: `wanted` arms, or
+        all if there are fewer.
         """
         count = arms.valid.sum(axis=1)
         contested = count > wanted
@@ -144,7 +148,7 @@ class KlLucb:
         means = arms.means()
         best = top_arms(means, np.minimum(wanted, count)) & arms.valid
         rate = exploration_rate(np.maximum(count, 1), state[:, 0], self.delta)[:, None]
-        # One bound an arm: the lower one of the best, the upper one of the others.
+        # One bound per arm: lower for the best arms, upper for the others.
         bound = upper(np.where(best, 1 - means, means).clip(0, 1), rate / np.maximum(arms.draws, 1))
         above = np.where(arms.valid & ~best, bound, -np.inf)
         below = np.where(best, 1 - bound, np.inf)
@@ -160,24 +164,25 @@ class KlLucb:
 
 @dataclass(frozen=True)
 class Rejects:
-    """Successive accepts and rejects (SAR) with `budget` draws an arm on average.
+    """Successive accepts and rejects (SAR) with `budget` draws per arm on average.
 
     Bubeck, Wang and Viswanathan 2013, "Multiple identifications in multi-armed bandits". In every
-    phase one arm with the clearest gap is accepted or rejected. It has no guarantee to choose:
-    delta and epsilon have no part in it.
+    phase the arm with the clearest gap is accepted or rejected. It gives no guarantee: delta and
+    epsilon are not used.
     """
 
     budget: int
 
     def init(self, valid: np.ndarray) -> np.ndarray:
-        """The state int64 [N, A + 1]: a column for the phase, then 1 alive, 2 accepted, 0 out."""
+        """The state int64 [N, A + 1]: a column for the phase, then for each arm 1 alive, 2
+        accepted, 0 rejected."""
         phase = np.zeros((len(valid), 1), np.int64)
         return np.concatenate([phase, valid.astype(np.int64)], axis=1)
 
     def step(
         self, state: np.ndarray, arms: Arms, wanted: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(the next state, draws int64 [N, A] wanted next, the best arms bool [N, A])."""
+        """(the next state, requested draws int64 [N, A], the best arms bool [N, A])."""
         state = state.copy()
         phase, standing = state[:, 0], state[:, 1:]
         count = arms.valid.sum(axis=1)
@@ -187,31 +192,31 @@ class Rejects:
         standing[~going] = np.where(self._kept(standing[~going], wanted), 2, 0)
         phase += going
         level = self._level(count, phase)
-        # At least one, since an arm may bring more draws along than its phase is due.
+        # At least one, since an arm may already have more draws than its phase requires.
         due = np.maximum(level[:, None] - arms.draws, 1)
         return state, np.where(going[:, None] & (standing == 1), due, 0), standing == 2
 
     def _contested(self, standing: np.ndarray, wanted: int) -> np.ndarray:
-        """Whether there are more arms alive than places left, and places left."""
+        """Whether places are left, and more arms are alive than that."""
         left = wanted - (standing == 2).sum(axis=1)
         return ((standing == 1).sum(axis=1) > left) & (left > 0)
 
     def _kept(self, standing: np.ndarray, wanted: int) -> np.ndarray:
-        """The accepted arms at the end, with those alive if places are left."""
+        """The accepted arms at the end, and those alive if places are left."""
         left = wanted - (standing == 2).sum(axis=1)
         return (standing == 2) | ((standing == 1) & (left > 0)[:, None])
 
     def _decide(self, standing: np.ndarray, arms: Arms, rows: np.ndarray, wanted: int) -> None:
         """Accepts or rejects the arm with the largest gap in the bandits `rows` bool [N]."""
-        here = np.flatnonzero(rows)
-        if not len(here):
+        active = np.flatnonzero(rows)
+        if not len(active):
             return
-        alive = standing[here] == 1
-        left = wanted - (standing[here] == 2).sum(axis=1)
-        means = np.where(alive, arms.means()[here], -np.inf)
+        alive = standing[active] == 1
+        left = wanted - (standing[active] == 2).sum(axis=1)
+        means = np.where(alive, arms.means()[active], -np.inf)
         order = np.argsort(-means, axis=1, kind="stable")
         sorted_ = np.take_along_axis(means, order, axis=1)
-        at = np.arange(len(here))
+        at = np.arange(len(active))
         last_in, first_out = sorted_[at, left - 1], sorted_[at, left]
         place = np.arange(means.shape[1])
         is_in = place < left[:, None]
@@ -220,10 +225,10 @@ class Rejects:
         gap = np.where(np.isfinite(sorted_), gap, -np.inf)
         clearest = gap.argmax(axis=1)
         chosen = order[at, clearest]
-        standing[here, chosen] = np.where(is_in[at, clearest], 2, 0)
+        standing[active, chosen] = np.where(is_in[at, clearest], 2, 0)
 
     def _level(self, count: np.ndarray, phase: np.ndarray) -> np.ndarray:
-        """Draws an arm that is alive has had by the end of the phase; int64 [N]."""
+        """Draws of each live arm by the end of the phase; int64 [N]."""
         K = np.maximum(count, 2)
         harmonic = np.cumsum(np.r_[0.0, 1 / np.arange(1, K.max(initial=2) + 1)])
         log_bar = 0.5 + harmonic[K] - 1
@@ -233,11 +238,12 @@ class Rejects:
 
 @dataclass(frozen=True)
 class Validation:
-    """The rule of validation, the same for the empty rule as for any other.
+    """Decides which rules are valid, the empty rule included.
 
     A rule is undecided while its mean and its bounds disagree: (mean >= tau and lower <= tau -
     stop) or (mean < tau and upper >= tau + stop). It is accepted where mean >= tau and lower > tau
-    - stop. So the promise is a precision of at least tau - stop, with chance 1 - delta.
+    - stop. An accepted rule therefore has a precision of at least tau - stop with probability 1 -
+    delta.
     """
 
     threshold: float
@@ -245,9 +251,9 @@ class Validation:
     batch: int  # draws of a pull
 
     def step(self, arms: Arms, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(draws wanted next int64 [N, A], accepted bool [N, A], lower bounds [N, A]).
+        """(requested draws int64 [N, A], accepted bool [N, A], lower bounds [N, A]).
 
-        rate: [N] or [N, 1], of the bounds. Arms that want no draws are decided.
+        rate: [N] or [N, 1], of the bounds. Arms that request no draws are decided.
         """
         level = np.asarray(rate).reshape(-1, 1) / np.maximum(arms.draws, 1)
         means = arms.means().clip(0)
@@ -257,7 +263,7 @@ class Validation:
         unsure_low = ~high
         if self.threshold + self.stop_epsilon <= 1:
             unsure_low &= upper(means, level) >= self.threshold + self.stop_epsilon
-        else:  # no bound can be that high
+        else:  # no lower bound reaches this
             unsure_low &= False
         undecided = arms.valid & ((arms.draws == 0) | (high & ~sure) | unsure_low)
         accepted = arms.valid & (arms.draws > 0) & high & sure

@@ -1,9 +1,9 @@
 """The beam searches of Anchors for a batch of instances: by draws, and by known precisions.
 
 `BeamSearch` is algorithm 2 of Ribeiro, Singh and Guestrin 2018 (chapter 5.8.1), with its four
-components as arguments. Every instance is in a phase of its own. `step` moves each as far as it
-goes without new draws and says which draws are wanted; `add` takes their outcome. The arrays keep
-their size; instances that are done are taken out by `BeamState.take`.
+components as arguments. Each instance has its own phase. `step` advances each until it needs draws
+and returns the requested draws; `add` takes their outcome. The arrays keep their size;
+`BeamState.take` drops instances that are done.
 
 Letters: n instances, W kept rules, F columns, A = W F candidates, H kept rules of all sizes, T
 accepted rules remembered.
@@ -29,7 +29,7 @@ Cover = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class SearchState:
-    """Arrays that are carried from round to round; each begins with the axis of the instances."""
+    """Arrays carried from round to round; their first axis is the instances."""
 
     def take(self, rows: np.ndarray) -> Self:
         """The instances `rows`."""
@@ -40,7 +40,7 @@ class SearchState:
 
 @dataclass
 class BeamState(SearchState):
-    """What is carried from round to round; every array begins with the axis n."""
+    """State carried from round to round; every array begins with the axis n."""
 
     row: np.ndarray  # int64 [n], the instance
     phase: np.ndarray  # int64 [n]
@@ -48,13 +48,13 @@ class BeamState(SearchState):
     allowed: np.ndarray  # bool [n, F], columns that may be in a rule
     kept: np.ndarray  # bool [n, W, F]
     kept_cover: np.ndarray  # [n, W]
-    kept_first: np.ndarray  # int64 [n, W], draws of the rule that were spent on identifying it
+    kept_first: np.ndarray  # int64 [n, W], draws spent on identifying the rule
     kept_arms: Arms
     rules: np.ndarray  # bool [n, A, F], candidates
     cover: np.ndarray  # [n, A]
     arms: Arms
     choice: np.ndarray  # int64 [n, .], of the identification
-    past: np.ndarray  # bool [n, H, F], all rules that were validated, for the case that none holds
+    past: np.ndarray  # bool [n, H, F], all validated rules, in case none is accepted
     past_cover: np.ndarray  # [n, H]
     past_first: np.ndarray  # int64 [n, H]
     past_arms: Arms
@@ -69,18 +69,18 @@ class BeamState(SearchState):
 
 @dataclass(frozen=True)
 class Wanted:
-    """Draws that are wanted, Q of them in a call."""
+    """Requested draws, Q of them in a call."""
 
-    place: np.ndarray  # int64 [Q], place of the instance in the state
+    place: np.ndarray  # int64 [Q], position of the instance in the state
     arm: np.ndarray  # int64 [Q]
     rules: np.ndarray  # bool [Q, F]
-    first: np.ndarray  # int64 [Q], draws of the rule that were had before
+    first: np.ndarray  # int64 [Q], earlier draws of the rule
     draws: np.ndarray  # int64 [Q]
 
 
 @dataclass(frozen=True)
 class BeamSearch:
-    """The search, of components that can be replaced one by one."""
+    """Beam search whose components can be replaced one by one."""
 
     propose: Propose
     cover: Cover
@@ -130,12 +130,12 @@ class BeamSearch:
 
     def rate(self, size: np.ndarray, F: int) -> np.ndarray:
         """The rate at which rules of this number of predicates are validated; [n]."""
-        one, more = validation_rate(1, F, self.delta), validation_rate(self.width, F, self.delta)
-        return np.where(size == 0, one, more)
+        single, more = validation_rate(1, F, self.delta), validation_rate(self.width, F, self.delta)
+        return np.where(size == 0, single, more)
 
     def step(self, s: BeamState) -> Wanted:
-        """Moves all instances, in place, until each wants draws or is done."""
-        found: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+        """Advances all instances, in place, until each needs draws or is done."""
+        requests: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         todo = np.flatnonzero(s.phase != DONE)
         while len(todo):
             phase, moved = s.phase[todo], []
@@ -151,25 +151,25 @@ class BeamSearch:
                 waits = draws.any(axis=1)
                 moved.append(rows[~waits])
                 n, a = np.nonzero(draws)
-                found.append((rows[n], a, rules[n, a], first[n, a], draws[n, a]))
+                requests.append((rows[n], a, rules[n, a], first[n, a], draws[n, a]))
             todo = np.concatenate(moved)
             todo = todo[s.phase[todo] != DONE]
         F = s.kept.shape[2]
         none = np.zeros(0, np.int64)
-        found.append((none, none, np.zeros((0, F), bool), none, none))
-        return Wanted(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        requests.append((none, none, np.zeros((0, F), bool), none, none))
+        return Wanted(*(np.concatenate(parts) for parts in zip(*requests, strict=True)))
 
     def add(self, s: BeamState, wanted: Wanted, hits: np.ndarray) -> None:
-        """Writes down the outcome: hits int64 [Q] of the draws wanted."""
+        """Records the outcome: hits int64 [Q] of the requested draws."""
         for now, arms in (
             (VALIDATE, s.kept_arms),
             (IDENTIFY, s.arms),
             (FALL_BACK, s.past_arms),
         ):
-            own = s.phase[wanted.place] == now
-            where = wanted.place[own], wanted.arm[own]
-            arms.hits[where] += hits[own]
-            arms.draws[where] += wanted.draws[own]
+            in_phase = s.phase[wanted.place] == now
+            where = wanted.place[in_phase], wanted.arm[in_phase]
+            arms.hits[where] += hits[in_phase]
+            arms.draws[where] += wanted.draws[in_phase]
         np.add.at(s.spent, wanted.place, wanted.draws)
 
     def _validate(
@@ -197,15 +197,15 @@ class BeamSearch:
         arms = s.past_arms.take(rows)
         s.past_choice[rows], draws, best = self.identify.step(s.past_choice[rows], arms, 1)
         settled = ~draws.any(axis=1)
-        here = rows[settled]
-        means, rules, cover = arms.means()[settled], s.past[here], s.past_cover[here]
+        fallback = rows[settled]
+        means, rules, cover = arms.means()[settled], s.past[fallback], s.past_cover[fallback]
         top = np.where(best[settled], means, -np.inf).max(axis=1, keepdims=True)
         chosen = first_best(arms.valid[settled] & (means == top), cover, means, rules)
-        s.best[here] = s.past[here, chosen]
-        s.best_cover[here] = s.past_cover[here, chosen]
-        s.best_hits[here] = s.past_arms.hits[here, chosen]
-        s.best_draws[here] = s.past_arms.draws[here, chosen]
-        s.phase[here] = DONE
+        s.best[fallback] = s.past[fallback, chosen]
+        s.best_cover[fallback] = s.past_cover[fallback, chosen]
+        s.best_hits[fallback] = s.past_arms.hits[fallback, chosen]
+        s.best_draws[fallback] = s.past_arms.draws[fallback, chosen]
+        s.phase[fallback] = DONE
         return draws, s.past[rows], s.past_first[rows] + arms.draws
 
     def _keep(self, s: BeamState, rows: np.ndarray, best: np.ndarray) -> None:
@@ -219,37 +219,37 @@ class BeamSearch:
         s.phase[rows] = VALIDATE
 
     def _close(self, s: BeamState, rows: np.ndarray, accepted: np.ndarray) -> None:
-        """A level is validated: remember it, and go on to the next."""
+        """Records a validated level, and continues with the next."""
         if not len(rows):
             return
         self._remember(s, rows)
         means = s.kept_arms.means()[rows]
         chosen = first_best(accepted, s.kept_cover[rows], means, s.kept[rows])
         wins = accepted.any(axis=1) & (s.kept_cover[rows, chosen] > s.best_cover[rows])
-        here, pick = rows[wins], chosen[wins]
-        s.best[here], s.accepted[here] = s.kept[here, pick], True
-        s.best_cover[here] = s.kept_cover[here, pick]
-        s.best_hits[here] = s.kept_arms.hits[here, pick]
-        s.best_draws[here] = s.kept_arms.draws[here, pick]
+        moved, pick = rows[wins], chosen[wins]
+        s.best[moved], s.accepted[moved] = s.kept[moved, pick], True
+        s.best_cover[moved] = s.kept_cover[moved, pick]
+        s.best_hits[moved] = s.kept_arms.hits[moved, pick]
+        s.best_draws[moved] = s.kept_arms.draws[moved, pick]
         more = (s.size[rows] < self.levels) & (s.best_cover[rows] < 1)
         rules, valid = self.propose(s.kept[rows], s.kept_arms.valid[rows], s.allowed[rows])
         cover = self.cover(s.row[rows], rules)
         valid = valid & (cover > s.best_cover[rows, None]) & more[:, None]
         goes = valid.any(axis=1)
-        here = rows[goes]
-        s.rules[here], s.cover[here] = rules[goes], cover[goes]
-        s.arms.valid[here] = valid[goes]
-        s.arms.hits[here] = s.arms.draws[here] = 0
-        s.choice[here] = self.identify.init(valid[goes])
-        s.size[here] += 1
-        s.phase[here] = IDENTIFY
-        ends = rows[~goes]
-        s.phase[ends] = np.where(s.accepted[ends], DONE, FALL_BACK)
-        lost = ends[~s.accepted[ends]]
+        moved = rows[goes]
+        s.rules[moved], s.cover[moved] = rules[goes], cover[goes]
+        s.arms.valid[moved] = valid[goes]
+        s.arms.hits[moved] = s.arms.draws[moved] = 0
+        s.choice[moved] = self.identify.init(valid[goes])
+        s.size[moved] += 1
+        s.phase[moved] = IDENTIFY
+        ended = rows[~goes]
+        s.phase[ended] = np.where(s.accepted[ended], DONE, FALL_BACK)
+        lost = ended[~s.accepted[ended]]
         s.past_choice[lost] = self.identify.init(s.past_arms.valid[lost])
 
     def _remember(self, s: BeamState, rows: np.ndarray) -> None:
-        """The empty rule comes first, then W places for every size."""
+        """Stores validated rules: the empty rule first, then W places for every size."""
         first = np.maximum(0, 1 + (s.size[rows] - 1) * self.width)
         for w in range(self.width):
             has = s.kept_arms.valid[rows, w]
@@ -264,7 +264,7 @@ class BeamSearch:
 def first_best(
     among: np.ndarray, cover: np.ndarray, precision: np.ndarray, rules: np.ndarray
 ) -> np.ndarray:
-    """The place of the best of the rules `among` bool [n, A]: int64 [n]; 0 if there are none.
+    """The position of the best of the rules `among` bool [n, A]: int64 [n]; 0 if there are none.
 
     The best one has the highest coverage, then precision, then fewer predicates, then the first
     columns (lexicographic); rules bool [n, A, F].
@@ -282,7 +282,7 @@ def first_best(
 def lead(
     s: Any, among: np.ndarray, precision: np.ndarray, cover: np.ndarray, rules: np.ndarray
 ) -> None:
-    """Keeps in the state the most precise rule so far, for the case that none holds."""
+    """Keeps the most precise rule so far in the state, in case none is accepted."""
     at, chosen = np.arange(len(among)), first_best(among, precision, cover, rules)
     better = among.any(axis=1) & (precision[at, chosen] > s.lead_precision)
     s.lead[better] = rules[at, chosen][better]
@@ -290,20 +290,20 @@ def lead(
     s.lead_precision[better] = precision[at, chosen][better]
 
 
-def extend(kept: np.ndarray, has: np.ndarray, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def extend(beam: np.ndarray, has: np.ndarray, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Candidate w F + f is rule w with column f: (rules bool [n, A, F], valid bool [n, A]).
 
-    kept: bool [n, W, F]; has: bool [n, W], which of them there are; allowed: bool [n, F].
+    beam: bool [n, W, F]; has: bool [n, W], which of them exist; allowed: bool [n, F].
     """
-    N, W, F = kept.shape
-    rules = kept[:, :, None, :] | np.eye(F, dtype=bool)
-    valid = has[:, :, None] & ~kept & allowed[:, None, :]
+    N, W, F = beam.shape
+    rules = beam[:, :, None, :] | np.eye(F, dtype=bool)
+    valid = has[:, :, None] & ~beam & allowed[:, None, :]
     rules, valid = rules.reshape(N, W * F, F), valid.reshape(N, W * F)
     return rules, valid & first_of_its_kind(rules, valid)
 
 
 def rule_keys(rules: np.ndarray) -> np.ndarray:
-    """128 bits that tell sets of columns apart, uint64 [..., 2]; exact up to 128 columns."""
+    """128-bit keys of sets of columns, uint64 [..., 2]; exact up to 128 columns."""
     F = rules.shape[-1]
     words = player_keys(0, F)
     chosen = np.where(rules[..., None], words, np.uint64(0))
@@ -311,12 +311,12 @@ def rule_keys(rules: np.ndarray) -> np.ndarray:
 
 
 def first_of_its_kind(rules: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """Whether no valid rule before it is the same set; bool [n, A] of rules bool [n, A, F]."""
+    """Whether no earlier valid rule is the same set; bool [n, A] of rules bool [n, A, F]."""
     if rules.shape[1] <= rules.shape[2]:
         return np.ones(valid.shape, bool)  # one kept rule: all its children differ
     keys = rule_keys(rules)
     place = np.broadcast_to(np.arange(valid.shape[1]), valid.shape)
-    # Valid ones first among equals, in the order they came in.
+    # Valid ones first among equals, then in their original order.
     order = np.lexsort((place, ~valid, keys[..., 0], keys[..., 1]), axis=1)
     sorted_ = np.take_along_axis(keys, order[..., None], axis=1)
     new = np.ones(valid.shape, bool)
@@ -328,7 +328,7 @@ def first_of_its_kind(rules: np.ndarray, valid: np.ndarray) -> np.ndarray:
 
 @dataclass
 class ExactBeamState(SearchState):
-    """What is carried from size to size; every array begins with the axis n."""
+    """State carried from size to size; every array begins with the axis n."""
 
     row: np.ndarray  # int64 [n], the instance
     allowed: np.ndarray  # bool [n, F]
@@ -352,10 +352,10 @@ class ExactBeamState(SearchState):
 
 @dataclass(frozen=True)
 class ExactBeam:
-    """Beam search by known precisions: one question for all candidates of a size.
+    """Beam search by known precisions, with one model call for all candidates of a size.
 
-    A rule is accepted where its precision reaches the threshold. All candidates are looked at, not
-    only those that are kept, so no accepted rule of a size is overlooked.
+    A rule is accepted if its precision reaches the threshold. All candidates are checked, not only
+    the kept ones, so no accepted rule of a size is missed.
     """
 
     propose: Propose
@@ -366,7 +366,7 @@ class ExactBeam:
     remembered: int = 1  # T
 
     def init(self, rows: np.ndarray, allowed: np.ndarray) -> ExactBeamState:
-        """Instances `rows` int [n] with the empty rule for a candidate; allowed: bool [n, F]."""
+        """Instances `rows` int [n] with the empty rule as candidate; allowed: bool [n, F]."""
         n, F = allowed.shape
         A, T = self.width * F, self.remembered
         valid = np.zeros((n, A), bool)
@@ -374,49 +374,50 @@ class ExactBeam:
         cover = np.zeros((n, A))
         cover[:, :1] = self.cover(np.asarray(rows), np.zeros((n, 1, F), bool))
         rules, none = np.zeros((n, A, F), bool), np.zeros((n, F), bool)
-        found = np.zeros((n, T, F), bool)
+        found_rules = np.zeros((n, T, F), bool)
         below, zero = np.full((n, T), -1.0), np.zeros(n, np.int64)
         lead = (none, np.zeros(n), np.full(n, -1.0))
-        known = (found, below, below.copy())
+        known = (found_rules, below, below.copy())
         return ExactBeamState(
             np.asarray(rows), allowed, rules, valid, cover, *known, *lead, zero, zero.copy()
         )
 
     def step(self, s: ExactBeamState, precision: np.ndarray) -> None:
-        """Takes the precisions float64 [n, A] of the valid candidates, and proposes the next."""
+        """Takes the precisions float64 [n, A] of the valid candidates, and proposes the next
+        ones."""
         s.asked += s.valid.sum(axis=1)
         lead(s, s.valid, precision, s.cover, s.rules)
         holds = s.valid & (precision >= self.threshold)
         self._find(s, holds, precision)
-        # What holds need not be refined: whatever is added covers less.
+        # An accepted rule is not refined, because a longer rule covers less.
         open_ = s.valid & ~holds
         worth = np.where(open_, precision, -np.inf)
         order = np.lexsort((-np.where(open_, s.cover, 0), -worth), axis=1)[:, : self.width]
         has = np.take_along_axis(open_, order, axis=1)
         has &= ((s.size < self.levels) & (s.found_cover[:, 0] < 1))[:, None]
-        kept = np.take_along_axis(s.rules, order[:, :, None], axis=1)
-        rules, valid = self.propose(kept, has, s.allowed)
+        beam = np.take_along_axis(s.rules, order[:, :, None], axis=1)
+        rules, valid = self.propose(beam, has, s.allowed)
         cover = self.cover(s.row, rules)
         s.rules, s.cover = rules, cover
         s.valid = valid & (cover > s.found_cover[:, :1])
         s.size += 1
 
     def _find(self, s: ExactBeamState, holds: np.ndarray, precision: np.ndarray) -> None:
-        """Puts accepted rules among those remembered, the best first."""
+        """Merges accepted rules into the remembered ones, best first."""
         left, at = holds.copy(), np.arange(len(s.row))
         for _ in range(self.remembered):
-            some = left.any(axis=1)
-            if not some.any():
+            open_rows = left.any(axis=1)
+            if not open_rows.any():
                 return
             chosen = first_best(left, s.cover, precision, s.rules)
-            cover, own = s.cover[at, chosen], precision[at, chosen]
+            cover, held = s.cover[at, chosen], precision[at, chosen]
             for t in range(self.remembered):
-                first = some & (cover > s.found_cover[:, t])
+                first = open_rows & (cover > s.found_cover[:, t])
                 for later in range(self.remembered - 1, t, -1):
                     s.found[first, later] = s.found[first, later - 1]
                     s.found_cover[first, later] = s.found_cover[first, later - 1]
                     s.found_precision[first, later] = s.found_precision[first, later - 1]
                 s.found[first, t] = s.rules[at, chosen][first]
-                s.found_cover[first, t], s.found_precision[first, t] = cover[first], own[first]
-                some = some & ~first
+                s.found_cover[first, t], s.found_precision[first, t] = cover[first], held[first]
+                open_rows = open_rows & ~first
             left[at, chosen] = False

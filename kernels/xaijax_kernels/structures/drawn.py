@@ -1,7 +1,8 @@
-"""Hybrids of draws by an additive structure: each draw has an instance, a donor and coalitions.
+"""Evaluates hybrids of draws by an additive structure: a draw has an instance, a donor and
+coalitions.
 
-The layer of a hybrid is the sum over players of what the player adds, taken from x where it is kept
-and from the donor where it is not: P additions in place of a row of the model.
+The layer of a hybrid is the sum of the players' terms, x's for kept players and the donor's for the
+others: P additions instead of a row of the model.
 
 Letters: D draws, L coalitions of a draw, P players, H numbers of the layer, A answers, K scores,
 N instances, B donors, M lists of coalitions.
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.structures.base import Layer
 
-UNROLLED = 16  # players whose additions are written out, so that they become one loop
+UNROLLED = 16  # players whose additions are unrolled, so that they become one loop
 
 
 def drawn_scores(
@@ -28,43 +29,43 @@ def drawn_scores(
     score: Callable[[jax.Array, jax.Array], jax.Array],
     kept_scores: Callable[[jax.Array], jax.Array],
     params: Any,
-    of_rows: jax.Array,  # [N, P, H], what each player adds
+    of_rows: jax.Array,  # [N, P, H], each player's term
     of_donors: jax.Array,  # [B, P, H]
     instance: jax.Array,  # int32 [T, D]
     donor: jax.Array,  # int32 [T, D]
-    listed: jax.Array,  # int32 [T, D], which list a draw asks; not read where M = 1
-    kept: jax.Array,  # bool [M, L, P]
+    listed: jax.Array,  # int32 [T, D], the list of each draw; not read if M = 1
+    masks: jax.Array,  # bool [M, L, P]
 ) -> tuple[jax.Array, jax.Array]:
-    """Scores of T tiles of draws [T, L, D, K], and whether one is bad, int32 [].
+    """Scores of T tiles of draws [T, L, D, K], and whether one is invalid, int32 [].
 
     head(params, hidden [L D, H]) -> [L D, A], own_head the same of D rows; score(answers, own
-    answers) -> [.., K]. A hybrid whose players add what those of x add has x's own answer, bit for
-    bit. A list that all draws share is two small products.
+    answers) -> [.., K]. A hybrid whose terms equal those of x has x's output, bit for bit. A list
+    that all draws share takes two small products.
     """
     known = structure(params)
-    (M, L, P), H = kept.shape, of_rows.shape[2]
+    (M, L, P), H = masks.shape, of_rows.shape[2]
 
-    def tile(one: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        instance, donor, which = one
+    def tile(draw: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        instance, donor, which = draw
         x = of_rows.at[instance].get(mode="promise_in_bounds").transpose(1, 0, 2)  # [P, D, H]
         u = of_donors.at[donor].get(mode="promise_in_bounds").transpose(1, 0, 2)
         nothing = known.nothing(1, x.dtype)
         if M == 1:
-            own = x.sum(axis=0)
-            own_kept, replaced = kept[0].astype(x.dtype), (~kept[0]).astype(x.dtype)
-            # Not x's layer and changes u - x, which a large number in x would drown.
+            of_x = x.sum(axis=0)
+            own_kept, replaced = masks[0].astype(x.dtype), (~masks[0]).astype(x.dtype)
+            # Not x's layer plus changes u - x, which a large number in x would absorb.
             hidden = _times(own_kept, x.reshape(P, -1)) + _times(replaced, u.reshape(P, -1))
             hidden = hidden.reshape(L, -1, H)
             same = _times(replaced, (x != u).any(axis=2).astype(x.dtype)) == 0
         else:
-            own, hidden, same = _by_player(kept[which].transpose(2, 1, 0), x, u)
+            of_x, hidden, same = _by_player(masks[which].transpose(2, 1, 0), x, u)
         D = len(instance)
-        own = own_head(params, known.joined(own, nothing)[:, 0])[None]  # [1, D, A]
+        of_x = own_head(params, known.joined(of_x, nothing)[:, 0])[None]  # [1, D, A]
         answers = head(params, known.joined(hidden.reshape(-1, H), nothing)[:, 0])
-        answers = jnp.where(same[:, :, None], own, answers.reshape(L, D, -1))
-        flat, beside = (-1, answers.shape[2]), jnp.broadcast_to(own, answers.shape)
-        found = score(answers.reshape(flat), beside.reshape(flat))
-        return found.reshape(L, D, -1), any_bad(kept_scores(found))
+        answers = jnp.where(same[:, :, None], of_x, answers.reshape(L, D, -1))
+        flat, beside = (-1, answers.shape[2]), jnp.broadcast_to(of_x, answers.shape)
+        scored = score(answers.reshape(flat), beside.reshape(flat))
+        return scored.reshape(L, D, -1), any_bad(kept_scores(scored))
 
     scores, bad = jax.lax.map(tile, (instance, donor, listed))
     return scores, bad.max()
@@ -75,18 +76,18 @@ def _times(matrix: jax.Array, columns: jax.Array) -> jax.Array:
 
 
 def _by_player(
-    kept: jax.Array, x: jax.Array, u: jax.Array
+    masks: jax.Array, x: jax.Array, u: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(the layer of x [D, H], of the hybrids [L, D, H], whether they are x [L, D]).
+    """(the layer of x [D, H], the layer of the hybrids [L, D, H], whether they equal x [L, D]).
 
-    kept bool [P, L, D], another list for each draw; x, u [P, D, H].
+    masks bool [P, L, D], another list for each draw; x, u [P, D, H].
     """
 
     def add(carry: Any, player: Any) -> tuple[Any, None]:
-        (own, hidden, same), (x, u, kept) = carry, player
+        (of_x, hidden, same), (x, u, mask) = carry, player
         alike = (x == u).all(axis=1)
-        return (own + x, hidden + jnp.where(kept[:, :, None], x, u), same & (kept | alike)), None
+        return (of_x + x, hidden + jnp.where(mask[:, :, None], x, u), same & (mask | alike)), None
 
-    zero = jnp.zeros((*kept.shape[1:], x.shape[2]), x.dtype)
-    start = (jnp.zeros_like(x[0]), zero, jnp.ones(kept.shape[1:], bool))
-    return jax.lax.scan(add, start, (x, u, kept), unroll=min(len(x), UNROLLED))[0]
+    zero = jnp.zeros((*masks.shape[1:], x.shape[2]), x.dtype)
+    start = (jnp.zeros_like(x[0]), zero, jnp.ones(masks.shape[1:], bool))
+    return jax.lax.scan(add, start, (x, u, masks), unroll=min(len(x), UNROLLED))[0]

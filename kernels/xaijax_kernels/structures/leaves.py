@@ -1,144 +1,163 @@
-"""Values of sums of boxes in closed form: trees with margins or probabilities as output.
+"""Contributions of a leaf to the values of its players, by the players of its path that fail.
 
-A leaf is a game of its own for each pair of a row x and a donor b: it pays its value if every
-player of its path is within the bounds. With V the players whose bounds x breaks and U those whose
-bounds b breaks, it pays 0 everywhere if the two meet, else v(S) = value [U in S, V not in S]. On
-the k = u + v players of U and V that game has the semivalue q_k(u - 1) for players of U and -q_k(u)
-for those of V, q_k being the weights induced on k players (Strumbelj and Kononenko 2014 for
+A leaf is a game for each pair of a row x and a donor b: it pays its value if every player of its
+path is within the bounds. Let V be the players whose bounds x violates, and U those whose bounds b
+violates. The leaf pays 0 everywhere if they overlap, else v(S) = value [U in S, V not in S]. On the
+k = u + v players of U and V that game has the semivalue q_k(u - 1) for players of U and -q_k(u) for
+those of V, q_k being the weights induced on k players (Strumbelj and Kononenko 2014 for
 interventional Shapley values of trees; `semivalues.induced_weights` for the others). A set S of i
-players of U and j of V has one derivative that is not 0, (-1)^j at U without S: it is paid (-1)^j
-p_s(u - i). All this depends on the pattern of broken bounds only, so donors are counted by pattern,
-once for all rows.
+players of U and j of V has one nonzero derivative, (-1)^j at U without S: its value is (-1)^j p_s(u
+- i).
 
-Letters: R rows, B donors, L leaves with d players and D sets of them each, C columns, m bounded
-columns of a leaf at most, M sets of all players, A sums.
+All this depends on the failing sets U and V alone. There are three ways to sum over donors: a
+matrix product over all pairs of sets, for up to MOST_OF_PRODUCT players; sums over all subsets of
+the players that pass for x (`by_subsets`); and the pairs that occur (`paid`).
+
+Letters: R rows, B donors, L leaves with d players and D sets of them each.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+import itertools
+from functools import cache
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from xaijax_kernels.games import semivalues
 from xaijax_kernels.structures.base import SizeWeights
 
-HIGHEST = jax.lax.Precision.HIGHEST
-MOST_PLAYERS = 8  # of one leaf; patterns number 4^d
+MOST_OF_PRODUCT = 6  # players up to which one product is faster than sums over subsets
 
 
-@dataclass(frozen=True)
-class Leaves:
-    """Leaves whose paths ask d players each."""
+class Payments:
+    """Contributions of leaves of value 1, for one kind of values."""
 
-    players: np.ndarray  # int32 [L, d]
-    column: np.ndarray  # int32 [L, m]; filled up by column 0
-    slot: np.ndarray  # int32 [L, m], the place of the column's player among the leaf's
-    low: np.ndarray  # [L, m]; filled up by -inf
-    high: np.ndarray  # [L, m]; filled up by inf
-    values: np.ndarray  # float64 [L, A]
+    def __init__(self, of: SizeWeights) -> None:
+        """of(k): the weights of k players."""
+        self._of, self.order = of, of.order
+        self._weights: list[semivalues.Weights] = []
+        self._products: dict[int, np.ndarray] = {}
+        self.factors = cache(self._factors)
 
-    @property
-    def d(self) -> int:
-        """Players of one leaf."""
-        return self.players.shape[1]
+    def tables(self, met: np.ndarray) -> np.ndarray:
+        """Contributions of each leaf by a row's failing set; float64 [L, 2^d, D].
 
+        met: float64 [L, 2^d], the weight of the donors by their failing set.
+        """
+        L, patterns = met.shape
+        d = patterns.bit_length() - 1
+        if d > MOST_OF_PRODUCT:
+            return self.by_subsets(met)
+        if d not in self._products:
+            self._products[d] = self.by_subsets(np.eye(patterns)).reshape(patterns, -1)
+        return (met @ self._products[d]).reshape(L, patterns, -1)
 
-def leaves_by_players(
-    low: np.ndarray, high: np.ndarray, values: np.ndarray, player: np.ndarray
-) -> list[Leaves] | None:
-    """Boxes low, high [L, C] in groups by their number of players; player int [C].
+    def by_subsets(self, met: np.ndarray) -> np.ndarray:
+        """`tables` by sums over subsets: for each size u, the weight of donors whose failing set
+        has that size and lies within a set of players.
+        """
+        L, patterns = met.shape
+        d = patterns.bit_length() - 1
+        every, size = np.arange(patterns), semivalues.sizes(d)
+        within = np.zeros((d + 1, L, patterns))
+        within[size, :, every] = met.T
+        for bit in range(d):
+            halves = within.reshape(d + 1, L, -1, 2, 1 << bit)
+            halves[:, :, :, 1] += halves[:, :, :, 0]
+        out = np.zeros((L, patterns, semivalues.count(d, self.order)))
+        column = 0
+        for s in range(1, min(self.order, d) + 1):
+            weighted = self._weighted(within, size, s)
+            for S in semivalues.of_size(d, s):
+                self._add(out[:, ::-1, column], weighted, S)  # by the players that pass for x
+                column += 1
+        return out
 
-    None: a leaf has too many.
-    """
-    bounded = (low > -np.inf) | (high < np.inf)
-    count = player.max(initial=-1) + 1
-    asked = np.zeros((len(low), count), bool)
-    for c, one in enumerate(player):
-        asked[:, one] |= bounded[:, c]
-    d = asked.sum(axis=1)
-    if d.max(initial=0) > MOST_PLAYERS:
-        return None
-    groups = []
-    for own in np.unique(d):
-        here = np.flatnonzero(d == own)
-        m = int(bounded[here].sum(axis=1).max(initial=0))
-        # The bounded columns first; what fills up has no bounds.
-        column = np.argsort(~bounded[here], axis=1, kind="stable")[:, :m]
-        rank = np.cumsum(asked[here], axis=1) - 1
-        slot = np.take_along_axis(rank, player[column], axis=1)
-        is_bounded = np.take_along_axis(bounded[here], column, axis=1)
-        players = np.nonzero(asked[here])[1].reshape(len(here), own)
-        groups.append(
-            Leaves(
-                players.astype(np.int32),
-                column.astype(np.int32),
-                np.where(is_bounded, slot, 0).astype(np.int32),
-                np.take_along_axis(low[here], column, axis=1),
-                np.take_along_axis(high[here], column, axis=1),
-                values[here],
-            )
-        )
-    return groups
+    def _weighted(
+        self, within: np.ndarray, size: np.ndarray, s: int
+    ) -> dict[tuple[int, int], np.ndarray]:
+        """(i, q) -> [L, 2^d]: weighted sums over donors whose failing players lie within a set,
+        with q players fewer than pass for x; the weights are those of sets with i failing
+        players of the donor.
+        """
+        d = len(within) - 1
+        out = {}
+        for i in range(s + 1):
+            factors = np.pad(self.factors(d, s, i), ((0, 0), (s, 0)))
+            for q in range(i + 1):
+                out[i, q] = np.einsum("ulT,uT->lT", within, factors[:, s + d - size - q])
+        return out
 
+    @staticmethod
+    def _add(out: np.ndarray, weighted: dict[tuple[int, int], np.ndarray], S: np.ndarray) -> None:
+        """Adds the contributions to the set S to out [L, 2^d], by the players that pass for x.
+        The donor fails at the i players of S among these: inclusion-exclusion over subsets J.
+        """
+        every, s = np.arange(out.shape[1]), len(S)
+        mine = int((1 << S).sum())
+        i = semivalues.sizes(out.shape[1].bit_length() - 1)[every & mine]
+        for q in range(s + 1):
+            for chosen in itertools.combinations(S, q):
+                J = sum(1 << int(j) for j in chosen)
+                for size in range(q, s + 1):
+                    at = every[(i == size) & (every & J == J)]
+                    sign = -1 if (s - size + q) % 2 else 1
+                    out[:, at] += sign * weighted[size, q][:, at ^ J]
 
-def pattern_weights(d: int, of: SizeWeights) -> np.ndarray:
-    """What a leaf of value 1 pays each set of its players; float64 [2^d of b, 2^d of x, D].
+    def _factors(self, d: int, s: int, i: int) -> np.ndarray:
+        """The weights of sets of s players if i of them fail for the donor; float64 [u, v] by the
+        sizes of the failing sets of the donor and of x, 0 if there is no such set.
+        """
+        for k in range(len(self._weights), d + 1):
+            self._weights.append(self._of(k))
+        out = np.zeros((d + 1, d + 1))
+        for u in range(i, d + 1):
+            for v in range(s - i, d + 1 - u):
+                if u + v >= s:
+                    out[u, v] = self._weights[u + v][s - 1][u - i]
+        return out
 
-    Patterns are of broken bounds; of(k) are the weights of k players.
-    """
-    patterns = np.arange(1 << d)
-    u = np.bitwise_count(patterns).astype(np.int64)[:, None]
-    v, apart = u.T, (patterns[:, None] & patterns) == 0
-    weights = [of(k) for k in range(d + 1)]
-    parts = [np.zeros((1 << d, 1 << d, 0))]
-    for s in range(1, min(of.order, d) + 1):
-        # [u, i, k]: the weight of derivatives at the u - i others of U, of k players
-        p = np.zeros((d + 1, d + 1, d + 1))
-        for k in range(s, d + 1):
+    def paid(
+        self,
+        of_rows: np.ndarray,
+        entry: np.ndarray,
+        of_donors: np.ndarray,
+        weights: np.ndarray,
+        d: int,
+    ) -> np.ndarray:
+        """Contributions of a leaf to rows with the failing sets of_rows [E] (bits of integers),
+        from pairs with donors that have these failing sets and weights [T]; float64 [E, D].
+
+        entry int [T], ascending, each at least once: the row of each pair.
+        """
+        starts = np.searchsorted(entry, np.arange(len(of_rows)))
+        x, b = (_members(sets, d) for sets in (of_rows, of_donors))
+        u, v = np.bitwise_count(of_donors), np.bitwise_count(of_rows)[entry]
+        out, column = np.zeros((len(of_rows), semivalues.count(d, self.order))), 0
+        for s in range(1, min(self.order, d) + 1):
+            S = semivalues.of_size(d, s)
+            columns = out[:, column : column + len(S)]
             for i in range(s + 1):
-                for own in range(i, k - s + i + 1):
-                    p[own, i, k] = weights[k][s - 1][own - i]
-        bits = (1 << semivalues.of_size(d, s)).sum(axis=1)
-        i = np.bitwise_count(patterns[:, None] & bits).astype(np.int64)  # [2^d, sets]
-        of_b, of_x = i[:, None], i[None]
-        inside = apart[:, :, None] & (of_b + of_x == s)
-        paid = p[u[:, :, None], of_b, np.minimum(u + v, d)[:, :, None]]
-        parts.append(np.where(inside, np.where(of_x % 2, -paid, paid), 0.0))
-    return np.concatenate(parts, axis=2)
+                weighted = (weights * self.factors(d, s, i)[u, v])[:, None]
+                for inside in itertools.combinations(range(s), i):
+                    # 1 if all of them fail for the donor, or for the row.
+                    paid = weighted
+                    for t in inside:
+                        paid = paid * b[:, S[:, t]]
+                    paid = (-1) ** (s - i) * np.add.reduceat(paid, starts, axis=0)
+                    for t in set(range(s)) - set(inside):
+                        paid = paid * x[:, S[:, t]]
+                    columns += paid
+            column += len(S)
+        return out
 
 
-@jax.jit
-def broken(
-    rows: jax.Array, column: jax.Array, slot: jax.Array, low: jax.Array, high: jax.Array
-) -> jax.Array:
-    """Patterns of the bounds that rows [R, C] break, bit i for slot i; int32 [R, L]."""
-    out = jnp.zeros((len(rows), len(column)), jnp.int32)
-    columns = rows.T
-    for m in range(column.shape[1]):
-        z = columns[column[:, m]].T
-        outside = ~((z > low[:, m]) & (z <= high[:, m]))
-        out |= outside.astype(jnp.int32) << slot[:, m]
-    return out
+def _members(sets: np.ndarray, d: int) -> np.ndarray:
+    """float64 [n, d] from sets uint64 [n] that are bits of integers."""
+    return unpacked(sets[:, None], d).astype(np.float64)
 
 
-@partial(jax.jit, static_argnames=("M",))
-def paid(
-    pattern: jax.Array, table: jax.Array, sets: jax.Array, values: jax.Array, M: int
-) -> jax.Array:
-    """What the leaves pay; [R, M, A].
-
-    pattern int32 [R, L]; table [L 2^d, D], what a leaf of value 1 pays its sets against all donors;
-    sets int32 [L, D], which of all they are.
-    """
-    L, D = sets.shape
-    place = pattern + jnp.arange(L, dtype=jnp.int32) * (table.shape[0] // L)
-    total = jnp.zeros((len(pattern), M * values.shape[1]), values.dtype)
-    for i in range(D):
-        share = table[:, i].at[place].get(mode="promise_in_bounds")  # [R, L]
-        to = jax.nn.one_hot(sets[:, i], M, dtype=values.dtype)[:, :, None] * values[:, None]
-        total += jnp.dot(share, to.reshape(L, -1), precision=HIGHEST)
-    return total.reshape(len(pattern), M, -1)
+def unpacked(words: np.ndarray, count: int) -> np.ndarray:
+    """The first `count` bits of words uint64 [n, W]; uint8 [n, count]."""
+    as_bytes = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
+    return np.unpackbits(as_bytes, axis=1, count=count, bitorder="little")

@@ -1,8 +1,8 @@
-"""A layer that is a sum over players of parts, as a function that makes full rows of it.
+"""A layer that is a sum of the players' parts, given as a function of full rows.
 
-A convolution is one, and so is a sum of looked-up rows, or what `xaijax.Split` declares. The part
-of some columns is what the function makes of a row that has 0 in all others, minus what it makes of
-a row of zeros.
+Convolutions are such layers, and so are sums of embedded rows and layers declared by
+`xaijax.Split`. The part of some columns is the function of a row with 0 in all other columns, minus
+the function of a row of zeros.
 
 Letters: S slots of 2^s sub-coalitions, C columns, H units, R rows.
 """
@@ -21,7 +21,7 @@ from xaijax_kernels.structures.base import Affine, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Additive
 from xaijax_kernels.structures.sums import SumOfTerms
 
-MOST_OF_MATRIX = 1 << 20  # numbers of the matrix of a linear layer, for its closed form
+MOST_OF_MATRIX = 1 << 20  # numbers in the matrix of a linear layer, for its closed form
 TOGETHER = 4.0  # roundings, as for 16 players
 
 
@@ -32,7 +32,7 @@ class Summed(SumOfTerms):
     """hidden = apply(arrays, columns). A part is a sum of its players' terms, [H]."""
 
     arrays: Any
-    bias: jax.Array  # [H], what a row of zeros gives
+    bias: jax.Array  # [H], the function of a row of zeros
     apply: Callable[[Any, jax.Array], jax.Array] = field(metadata={"static": True})
     multiplications: float = field(metadata={"static": True})  # of a row
     label: str = field(metadata={"static": True})
@@ -45,8 +45,8 @@ class Summed(SumOfTerms):
 
     @property
     def level(self) -> Any:
-        """See `Layer.level`: each part is a row's numbers less those of a row of zeros, and the
-        roundings of as many as there are players come together as sqrt(players) of them.
+        """See `Layer.level`: each part subtracts the numbers of a row of zeros, and the rounding
+        errors of all players' parts add up as sqrt(players).
         """
         return TOGETHER * jnp.abs(self.bias)
 
@@ -66,11 +66,11 @@ class Summed(SumOfTerms):
 
     @property
     def _least_rows(self) -> int:
-        """Enough that the head's weights are not read for a few."""
+        """Rows per call of the head, so that its weights are not read for a few rows."""
         return max(2 * ROWS_OF_WIDE, min(WHOLE_ROWS, head_rows_of_wide(self.width)))
 
     def closed_form(self, background: WeightedDonors, head: Affine) -> Additive | None:
-        """See `Layer.closed_form`: of a linear layer whose matrix is small."""
+        """See `Layer.closed_form`: for a linear layer whose matrix is small."""
         C = background.donors.shape[1]
         if not self.linear or C * self.width > MOST_OF_MATRIX:
             return None
@@ -85,15 +85,15 @@ class Summed(SumOfTerms):
         return (self.apply(self.arrays, whole) - self.bias)[: len(rows)]
 
 
-# Both are linear in their rows, so that what some columns give is what the step makes of a row
-# that has 0 in the others. A convolution may have any stride, dilation, padding or groups.
+# Both are linear in their rows, so the contribution of some columns is the step's output for a row
+# with 0 in the others. A convolution may have any stride, dilation, padding or groups.
 
 
 @dataclass(frozen=True)
 class Convolved:
     """A convolution of rows, flattened."""
 
-    shape: tuple[int, ...]  # of one row as it reads it
+    shape: tuple[int, ...]  # shape of one input row
     options: tuple[tuple[str, Any], ...]
 
     def __call__(self, kernel: jax.Array, columns: jax.Array) -> jax.Array:
@@ -106,10 +106,10 @@ class Convolved:
 
 @dataclass(frozen=True)
 class AddedUp:
-    """A sum over axes of rows, flattened."""
+    """Sums over axes of rows, flattened."""
 
-    shape: tuple[int, ...]  # of one row
-    axes: tuple[int, ...]  # of the rows
+    shape: tuple[int, ...]  # shape of one row
+    axes: tuple[int, ...]  # axes of the rows
 
     def __call__(self, arrays: Any, columns: jax.Array) -> jax.Array:
         """Columns [R, C] -> [R, H]."""

@@ -1,8 +1,8 @@
-"""Layers that are sums over players, one dense layer among them, and their sub-coalitions.
+"""Layers that are sums over players, such as a dense layer, and their sub-coalitions.
 
-The sub-coalitions of a slot are sums of what its players add, each with x's values or the donor's:
-each bit doubles what is there. They are not the donor's layer and changes x - b: with a donor's
-99999999 in one column the layer of a sub-coalition that keeps x's value there would be a difference
+The sub-coalitions of a slot are sums of its players' terms, each with x's values or the donor's:
+each bit doubles their number. They are not computed as the donor's layer plus changes x - b: if the
+donor has 99999999 in one column, a sub-coalition that keeps x's value there would be a difference
 of large numbers.
 
 Letters: S slots of 2^s sub-coalitions, F columns, H units, R rows.
@@ -24,24 +24,25 @@ from xaijax_kernels.sizes import LANES, WHOLE_ROWS, blocks_of, head_rows
 from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Additive
 
-TOGETHER = 3  # choices that one step of a compiled program adds up, or one more if that is all
+TOGETHER = 3  # choices that one step of a compiled program sums, or one more if these are all
 
 
 def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
-    """start [S, 1, H] plus one of each two choices [S, t, 2, H]; [S, 2^t, H], bit i says which."""
+    """start [S, 1, H] plus one of two choices for each bit [S, t, 2, H]; [S, 2^t, H], bit i
+    selects."""
     S, _, H = start.shape
     tables = []
     count = choices.shape[1]
-    # The sums of four are those of three and one: the same bits by one step in place of three.
+    # Sums of four are sums of three plus one: the same result in one step instead of three.
     step = count if 0 < count <= TOGETHER + 1 else TOGETHER
     for first in range(0, max(1, count), step):
-        own = choices[:, first : first + step]
-        t = own.shape[1]
+        group = choices[:, first : first + step]
+        t = group.shape[1]
         out = (jnp.zeros_like(start) if first else start).reshape(S, *[1] * t, H)
-        for i in range(t):  # bit 0 is the last axis but that of the units
-            out = out + own[:, i].reshape(S, *(2 if j == i else 1 for j in reversed(range(t))), H)
+        for i in range(t):  # bit 0 is the last axis before the units
+            out = out + group[:, i].reshape(S, *(2 if j == i else 1 for j in reversed(range(t))), H)
         tables.append(out.reshape(S, 1 << t, H))
-    if len(tables) > 1:  # written out, or each is made again for each row of the next
+    if len(tables) > 1:  # unrolled; otherwise each is recomputed for each row of the next
         tables = list(jax.lax.optimization_barrier(tuple(tables)))
     out = tables[0]
     for table in tables[1:]:
@@ -50,53 +51,52 @@ def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
 
 
 def low_bits(bits: int, platform: str) -> int:
-    """How many of the bits of sub-coalitions make the first of two tables on a GPU or a TPU."""
+    """How many bits of sub-coalitions belong to the first of two tables on a GPU or a TPU."""
     many = platform == "tpu" and 1 << bits >= LANES
     return LANES.bit_length() - 1 if many else bits // 2
 
 
 def _of_rows(head: Head, tables: jax.Array, s: int, block: int) -> jax.Array:
-    """Answers of tables [S, 2^l + 2^(s - l), H], for a GPU. Blocks are no loop, whose counter and
-    whose places for answers would be kernels too; one follows the other, or the compiler would join
-    them to one that leaves the cache.
+    """Outputs from tables [S, 2^l + 2^(s - l), H], for a GPU. Blocks are unrolled, because a
+    loop's counter and its writes would be kernels too. They are ordered one after another;
+    otherwise the compiler would fuse them into one that exceeds the cache.
     """
     S, _, H = tables.shape
     first = 1 << s // 2
-    slots, size = max(1, block >> s), max(1, min(block, 1 << s) // first)  # of second tables
-    found: list[jax.Array] = []
+    slots, size = max(1, block >> s), max(1, min(block, 1 << s) // first)  # rows of second tables
+    blocks: list[jax.Array] = []
     for i, at in itertools.product(range(0, S, slots), range(0, (1 << s) // first, size)):
-        if found:
-            tables, found[-1] = jax.lax.optimization_barrier((tables, found[-1]))
-        own = tables[i : i + slots]
-        hidden = own[:, first + at : first + at + size, None] + own[:, None, :first]
-        found.append(head(hidden.reshape(block, H)).reshape(block, -1))
-    return jnp.concatenate(found)
+        if blocks:
+            tables, blocks[-1] = jax.lax.optimization_barrier((tables, blocks[-1]))
+        tile = tables[i : i + slots]
+        hidden = tile[:, first + at : first + at + size, None] + tile[:, None, :first]
+        blocks.append(head(hidden.reshape(block, H)).reshape(block, -1))
+    return jnp.concatenate(blocks)
 
 
-def _table_of_units(times: Any, subset: jax.Array, given: list[jax.Array], s: int) -> jax.Array:
-    """Sums of the terms of some bits' players, for a TPU; [H, 2^bits, S], or if a slot has many
-    sub-coalitions [H, S, 2^bits].
+def _table_of_units(times: Any, subset: jax.Array, columns: list[jax.Array], s: int) -> jax.Array:
+    """Sums of the terms of some bits' players, for a TPU; [H, 2^bits, S], or [H, S, 2^bits] if a
+    slot has many sub-coalitions.
     """
-    # Written out, here and below: otherwise each is made again for each row.
-    given = jax.lax.optimization_barrier([a.T for a in given])
+    # Unrolled, here and below: otherwise each is recomputed for each row.
+    columns = jax.lax.optimization_barrier([a.T for a in columns])
     few = 1 << s < LANES
-    shift, x, donors = (jnp.expand_dims(a, 1 if few else 2) for a in given)
+    shift, x, donors = (jnp.expand_dims(a, 1 if few else 2) for a in columns)
     chosen = ((subset[:, None] if few else subset) >> shift) & 1 == 1
     rows = jax.lax.optimization_barrier(jnp.where(chosen, x, donors))
     return times(rows.reshape(len(rows), -1).T).T.reshape(-1, *rows.shape[1:])
 
 
 def _of_units(head: Head, first: jax.Array, second: jax.Array, s: int, block: int) -> jax.Array:
-    """Answers of two tables [H, 2^.., S], or [H, S, 2^..] if a slot has many sub-coalitions, for a
-    TPU. Its vectors are full along the last axis when sums are made, and a product reads them as
-    they are.
+    """Outputs from two tables [H, 2^.., S], or [H, S, 2^..] if a slot has many sub-coalitions,
+    for a TPU. The last axis fills its vectors, and a product reads the sums without a transpose.
     """
     first, second = jax.lax.optimization_barrier((first, second))
     few = 1 << s < LANES
     H, axis = len(first), 2 if few else 1  # of slots
-    slots, size = max(1, block >> s), max(1, block >> low_bits(s, "tpu"))  # of second tables
+    slots, size = max(1, block >> s), max(1, block >> low_bits(s, "tpu"))  # rows of second tables
 
-    def some(first: jax.Array, second: jax.Array) -> jax.Array:
+    def outputs(first: jax.Array, second: jax.Array) -> jax.Array:
         if few:
             answers = head((second[:, :, None] + first[:, None]).reshape(H, -1).T)
             answers = answers.reshape(1 << s, slots, -1).swapaxes(0, 1)
@@ -110,14 +110,14 @@ def _of_units(head: Head, first: jax.Array, second: jax.Array, s: int, block: in
     def of_slots(tables: tuple[jax.Array, jax.Array]) -> jax.Array:
         first, second = tables
         if few or second.shape[2] <= size:
-            return some(first, second)
-        return jax.lax.map(partial(some, first), cut(second, 2, size))
+            return outputs(first, second)
+        return jax.lax.map(partial(outputs, first), cut(second, 2, size))
 
     if slots == first.shape[axis]:
-        found = of_slots((first, second))
+        out = of_slots((first, second))
     else:
-        found = jax.lax.map(of_slots, (cut(first, axis, slots), cut(second, axis, slots)))
-    return found.reshape(first.shape[axis] << s, -1)
+        out = jax.lax.map(of_slots, (cut(first, axis, slots), cut(second, axis, slots)))
+    return out.reshape(first.shape[axis] << s, -1)
 
 
 class SumOfTerms(Layer):
@@ -126,7 +126,7 @@ class SumOfTerms(Layer):
     hidden = bias + the terms of all players.
     """
 
-    bias: jax.Array  # [H], what a row of zeros gives
+    bias: jax.Array  # [H], the layer of a row of zeros
 
     @property
     def width(self) -> int:
@@ -144,40 +144,41 @@ class SumOfTerms(Layer):
         return True
 
     def subsets(
-        self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
+        self, head: Head, x: jax.Array, donors: jax.Array, mask: jax.Array, platform: str
     ) -> jax.Array:
         """See `Layer.subsets`."""
-        bits = kept.shape[1] - 1
-        block = self.block(len(kept) << bits, platform, bits)
-        given = block, head, x, donors, kept
+        bits = mask.shape[1] - 1
+        block = self.block(len(mask) << bits, platform, bits)
+        arguments = block, head, x, donors, mask
         if platform == "cpu":
-            return self._block_by_block(*given)
-        return self._at_once(*given, platform)
+            return self._block_by_block(*arguments)
+        return self._at_once(*arguments, platform)
 
     def _block_by_block(
-        self, block: int, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array
+        self, block: int, head: Head, x: jax.Array, donors: jax.Array, mask: jax.Array
     ) -> jax.Array:
-        """`subsets` on a CPU; block: rows that the head takes at a time."""
-        S, Q, F = kept.shape
+        """`subsets` on a CPU; block: rows per call of the head."""
+        S, Q, F = mask.shape
         s, H = Q - 1, self.width
-        own, always = kept[:, :s], kept[:, s:]
-        never = ~kept.any(axis=1, keepdims=True)
+        bits, always = mask[:, :s], mask[:, s:]
+        never = ~mask.any(axis=1, keepdims=True)
         same = jnp.where(always, x[:, None], jnp.where(never, donors[:, None], 0))
         either = jnp.stack([donors, x], axis=1)[:, None]  # [S, 1, 2, F]
-        either = jnp.where(own[:, :, None], either, 0).reshape(S, 2 * s, F)
+        either = jnp.where(bits[:, :, None], either, 0).reshape(S, 2 * s, F)
         rows = jnp.concatenate([same, either], axis=1)
         terms = self._times(rows.reshape(-1, F)).reshape(S, 2 * s + 1, H)
         start, terms = terms[:, :1] + self.bias, terms[:, 1:].reshape(S, s, 2, H)
         # A block stays in a core's fast memory from the sums to the head: the low bits of one
-        # sub-coalition index, or a few whole slots.
+        # sub-coalition index, or a few full slots.
         low = min(s, block.bit_length() - 1)
         together = block >> low
-        # Tables of a few bits each, of all slots at once: a block is then one addition a number.
+        # Tables of a few bits each, for all slots at once: a block then costs one addition per
+        # number.
         zero, half = jnp.zeros_like(start), low // 2
         first = sums_of_choices(start, terms[:, :half])  # [S, 2^half, H]
         second = sums_of_choices(zero, terms[:, half:low])  # [S, 2^(low - half), H]
         high = sums_of_choices(zero, terms[:, low:])  # [S, 2^(s - low), H]
-        # Written out, or the compiler makes the tables again for each of their sums.
+        # Unrolled; otherwise the compiler recomputes the tables for each of their sums.
         tables = jax.lax.optimization_barrier((first, second, high))
 
         def few(slots: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
@@ -198,33 +199,33 @@ class SumOfTerms(Layer):
         head: Head,
         x: jax.Array,
         donors: jax.Array,
-        kept: jax.Array,
+        mask: jax.Array,
         platform: str,
     ) -> jax.Array:
-        """`subsets` on a GPU or a TPU: the tables of all slots are made at once, as products of
-        rows.
+        """`subsets` on a GPU or a TPU: the tables of all slots are computed at once, as products
+        of rows.
         """
-        Q = kept.shape[1]
+        Q = mask.shape[1]
         s, low = Q - 1, low_bits(Q - 1, platform)
-        # The bit whose player has the column: s if it is always kept, -1 if it never is; [S, F].
+        # The bit of each column's player: s if it is always kept, -1 if it never is; [S, F].
         places = jnp.arange(1, Q + 1, dtype=jnp.int32)[:, None]
-        bit = jnp.where(kept, places, 0).sum(axis=1, dtype=jnp.int32) - 1
+        bit = jnp.where(mask, places, 0).sum(axis=1, dtype=jnp.int32) - 1
 
         def choices(first: int, last: int, others: bool) -> tuple[jax.Array, list[jax.Array]]:
-            """(numbers [2^bits] of sub-coalitions of some bits, [what they are shifted by, x,
-            donors], each [S, F]); the shifted number is odd where x's value is taken. Columns of
-            other bits are 0; others: those of no bit are not.
+            """(numbers [2^bits] of sub-coalitions of some bits, [their shifts, x, donors], each
+            [S, F]). The shifted number is odd where x's value is taken. Columns of other bits
+            are 0; with `others`, columns without a bit are not.
             """
-            own = (bit >= first) & (bit < last)
-            shift = jnp.where(own, bit - first, jnp.where(bit == s, ALWAYS, ALWAYS - 1))
-            part = own | (bit < 0) | (bit == s) if others else own
-            given = [shift, *(jnp.where(part, a, 0) for a in (x, donors))]
-            return jnp.arange(1 << last - first, dtype=jnp.int32) | 1 << ALWAYS, given
+            in_half = (bit >= first) & (bit < last)
+            shift = jnp.where(in_half, bit - first, jnp.where(bit == s, ALWAYS, ALWAYS - 1))
+            part = in_half | (bit < 0) | (bit == s) if others else in_half
+            columns = [shift, *(jnp.where(part, a, 0) for a in (x, donors))]
+            return jnp.arange(1 << last - first, dtype=jnp.int32) | 1 << ALWAYS, columns
 
         halves = choices(0, low, True), choices(low, s, False)
         if platform == "tpu":
             first, second = (
-                _table_of_units(self._times, subset, given, s) for subset, given in halves
+                _table_of_units(self._times, subset, bits, s) for subset, bits in halves
             )
             return _of_units(head, first + self.bias.reshape(-1, 1, 1), second, s, block)
         rows = [
@@ -236,19 +237,19 @@ class SumOfTerms(Layer):
         return _of_rows(lambda hidden: head(hidden + self.bias), tables, s, block)
 
     def prepares(self, platform: str) -> bool:
-        """See `Layer.prepares`: on a CPU the tables are few of a pair's additions."""
+        """See `Layer.prepares`: on a CPU the tables are a small share of a pair's additions."""
         return platform != "cpu"
 
-    def prepared(self, columns: jax.Array, own: jax.Array, kept: bool, platform: str) -> jax.Array:
-        """See `Layer.prepared`: tables of what the first and the other players add, [R, 2^l +
-        2^(P - l), H] with l = `low_bits`. Instances keep the players of a sub-coalition;
-        donors give the others, columns of no player, and the bias.
+    def prepared(self, columns: jax.Array, mask: jax.Array, kept: bool, platform: str) -> jax.Array:
+        """See `Layer.prepared`: tables of the terms of the first and of the other players, [R,
+        2^l + 2^(P - l), H] with l = `low_bits`. Instances give the players of a sub-coalition;
+        donors give the others, columns without a player, and the bias.
         """
-        P, low, masks = len(own), low_bits(len(own), platform), []
+        P, low, masks = len(mask), low_bits(len(mask), platform), []
         for first, last in ((0, low), (low, P)):
             subset = np.arange(1 << last - first)[:, None] >> np.arange(last - first) & 1 == kept
-            chosen = (jnp.asarray(subset)[:, :, None] & own[first:last]).any(axis=1)
-            masks.append(chosen if kept or masks else chosen | ~own.any(axis=0))
+            chosen = (jnp.asarray(subset)[:, :, None] & mask[first:last]).any(axis=1)
+            masks.append(chosen if kept or masks else chosen | ~mask.any(axis=0))
         rows = jnp.where(jnp.concatenate(masks), columns[:, None], 0)  # [R, n, C]
         made = self._times(rows.reshape(-1, rows.shape[2])).reshape(*rows.shape[:2], -1)
         return made if kept else made.at[:, : len(masks[0])].add(self.bias)
@@ -263,8 +264,8 @@ class SumOfTerms(Layer):
             return _of_rows(head, tables, players, block)
         first = 1 << low_bits(players, platform)
         order = (2, 1, 0) if 1 << players < LANES else (2, 0, 1)
-        one, other = (a.transpose(order) for a in (tables[:, :first], tables[:, first:]))
-        return _of_units(head, one, other, players, block)
+        low, other = (a.transpose(order) for a in (tables[:, :first], tables[:, first:]))
+        return _of_units(head, low, other, players, block)
 
     def block(self, rows: int, platform: str, bits: int = 0) -> int:
         """See `Layer.block`."""
@@ -275,27 +276,28 @@ class SumOfTerms(Layer):
 
     @property
     def _least_rows(self) -> int:
-        """Rows that the head takes at a time on a CPU, at least: a power of two."""
+        """Minimum number of rows per call of the head on a CPU: a power of two."""
         return WHOLE_ROWS
 
-    def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+    def part(self, columns: jax.Array, mask: jax.Array) -> jax.Array:
         """See `Layer.part`."""
-        return self._times(jnp.where(own, columns, 0))
+        return self._times(jnp.where(mask, columns, 0))
 
     def nothing(self, rows: int, dtype: Any) -> jax.Array:
         """See `Layer.nothing`."""
         return jnp.zeros((rows, self.width), dtype)
 
-    def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
+    def both(self, part: jax.Array, other: jax.Array) -> jax.Array:
         """See `Layer.both`."""
-        return one + other
+        return part + other
 
     def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
         """See `Layer.joined`."""
         return (x + self.bias)[:, None] + donors[None]
 
     def _times(self, rows: jax.Array) -> jax.Array:
-        """The terms of rows [R, C], zeros where a column has no part in them; [R, H]."""
+        """The terms of rows [R, C], with zeros in the columns that do not belong to them; [R,
+        H]."""
         raise NotImplementedError
 
 
@@ -317,10 +319,10 @@ class Dense(SumOfTerms):
     def slot_bits(self) -> tuple[int, ...]:
         """See `Layer.slot_bits`.
 
-        There is one size: a slot's own part, 13 rows of a product with W for 2^6 sub-coalitions, is
-        small compared with the head of these. With two layers of 64 units on Adult's codes a call
-        takes a sixth longer than with a program for every size, which take seven seconds to
-        compile. A smaller pair fills its slot up, and has few rows.
+        There is one size: a slot's part, 13 rows of a product with W for 2^6 sub-coalitions, is
+        small compared with their head. With two layers of 64 units on Adult's codes a call takes a
+        sixth longer than with a program for every size, but these take seven seconds to compile. A
+        smaller pair pads its slot, which has few rows.
         """
         return (6,)
 

@@ -330,6 +330,7 @@ def test_frames_of_missing_values(library):
     np.testing.assert_allclose(found.values, [[-9, -100], [-8, -100]], **CLOSE)
 
 
+@pytest.mark.slow
 def test_sampled_interactions_have_bounds():
     """Many columns: both games are sampled, and the bound is the sum of the errors."""
     weights = np.random.default_rng(3).normal(size=30)

@@ -131,6 +131,7 @@ def four_decimals_of_sklearn(X, y):
     return np.round([fit.coef_[0, 0] for fit in fits], 4)
 
 
+@pytest.mark.slow
 def test_slopes_are_those_of_scikit_learn_to_four_decimals():
     """Of a table that scikit-learn brings; Newton's minimum is elsewhere, so that this can fail."""
     X, y = load_breast_cancer(return_X_y=True)

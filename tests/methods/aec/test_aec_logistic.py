@@ -222,6 +222,7 @@ def test_the_sums_are_those_of_the_definition(dtype):
     assert (np.abs(found - expected) <= 8 * np.sqrt(R) * np.finfo(dtype).eps * sizes).all()
 
 
+@pytest.mark.slow
 def test_replicates_are_fits_with_other_weights():
     rng = np.random.default_rng(0)
     S, F, R = 3, 2, 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from aec_data import fitted, rounding
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -78,6 +79,7 @@ def test_a_column_twice_ties_with_itself(table, times):
     assert (np.abs(weights.effects_ - fitted(X, y).effects_) <= bound).all()
 
 
+@pytest.mark.slow
 @FEW
 @given(tables(), st.booleans())
 def test_the_other_class_has_the_effects_with_the_other_sign(table, standardize):

@@ -80,6 +80,7 @@ def test_many_columns_are_counted():
     assert found[0].count("'x") == 10 and "and 3 more." in found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NO_DATA, reason="needs the diabetes table: XAIJAX_DATA is not set")
 def test_the_table_of_the_paper_is_quiet():
     X, y = xj.datasets.diabetes()

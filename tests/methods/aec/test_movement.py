@@ -81,6 +81,7 @@ def test_an_order_that_never_changes_has_rate_zero():
     assert xj.normalized_movement_rate(lambda X, y: X[0], np.arange(15.0).reshape(3, 5), Y[:3]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", some_slow([{}, {"standardize": True}, {"decimals": 4}], 3))
 @pytest.mark.parametrize("labels", [False, True])
 def test_the_closed_form_is_a_fit_on_the_columns_that_remain(options, labels):
@@ -153,6 +154,7 @@ def test_wine_rate_of_shapley_values_of_the_paper():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NO_DATA, reason="needs the diabetes table: XAIJAX_DATA is not set")
 def test_diabetes_rate_of_the_paper():
     X, y = xj.datasets.diabetes()

@@ -88,13 +88,14 @@ def test_sums_are_set_right_whatever_a_network_says(amortized, seed, size, rows)
         lambda one: size * rng.normal(size=one.shape).astype(np.float32), predictor.network.params
     )
     read, full = rng.normal(size=(rows, 3)).astype(np.float32), size * rng.normal(size=(rows, 1))
-    values, _ = predictor.of(params, np.zeros(1 + predictor.told_by), read, full)
+    values, _ = predictor.of(params, np.zeros(1 + predictor.feature_count), read, full)
     residual = np.abs(predictor.base + values.sum(axis=1) - full)
     # Four sums in float64, of terms that are no larger than these.
     bound = 8 * np.finfo(np.float64).eps * (np.abs(values).sum(axis=1) + np.abs(full) + 1)
     assert (residual <= bound).all()
 
 
+@pytest.mark.slow
 @quiet
 def test_fallback_rows_are_those_of_the_largest_bounds_and_the_explainers_own(amortized):
     plain, found = amortized(MORE, fallback=0.0), amortized(MORE, fallback=0.25)
@@ -139,6 +140,7 @@ def test_the_seed_settles_everything(amortized):
     np.testing.assert_array_equal(amortized(MORE).values, again(MORE).values)
 
 
+@pytest.mark.slow
 @quiet
 def test_values_do_not_hang_on_other_rows_or_tiles(amortized):
     many = np.repeat(MORE, 60, axis=0)  # more than a tile
@@ -321,6 +323,7 @@ def as_of_the_explainer(found, alone):
     assert not ours.certain[~sent].any()
 
 
+@pytest.mark.slow
 def test_sampled_fallback_rows_keep_what_their_intervals_need(with_draws, tmp_path):
     found, alone, network = with_draws
     as_of_the_explainer(found, alone)
@@ -339,6 +342,7 @@ def test_sampled_fallback_rows_keep_what_their_intervals_need(with_draws, tmp_pa
     np.testing.assert_allclose(widths[0], widths[1], rtol=1e-4)  # float32's rounding apart
 
 
+@pytest.mark.slow
 def test_bounds_of_fallback_rows_are_those_of_their_rule(with_draws):
     """Of draws that a rule ended, wider than those of one look at as many draws."""
     found, alone, _ = with_draws

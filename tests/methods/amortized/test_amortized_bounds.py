@@ -63,6 +63,7 @@ def product_of_two():
     return taught.fit(OUTSIDE, judge=60, steps=60, progress=False)
 
 
+@pytest.mark.slow
 @quiet
 def test_a_row_far_from_the_fit_has_no_bound(product_of_two):
     rows = OUTSIDE[:24].copy()
@@ -80,6 +81,7 @@ def test_a_row_far_from_the_fit_has_no_bound(product_of_two):
         assert np.isfinite(product_of_two(rows, fallback=0.125, progress=False).bounds).all()
 
 
+@pytest.mark.slow
 @quiet
 @pytest.mark.filterwarnings("error::xaijax.XaiWarning")
 def test_a_row_like_those_of_the_fit_has_a_bound(product_of_two):
@@ -246,6 +248,7 @@ def test_difficult_rows_have_wide_bounds(many):
     assert np.median(found.bounds) < flat
 
 
+@pytest.mark.slow
 @quiet
 def test_another_confidence_has_another_bound(few):
     X, explainer, amortized = few

@@ -64,6 +64,7 @@ def test_a_file_of_what_was_loaded_is_the_same_file(amortized, path, tmp_path):
     assert path.read_bytes() == (tmp_path / "again.npz").read_bytes()
 
 
+@pytest.mark.slow
 def test_no_member_of_the_file_is_a_pickle(path):
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
@@ -78,6 +79,7 @@ def test_no_member_of_the_file_is_a_pickle(path):
     assert not {"X", "data", "rows"} & set(meta["fields"])  # the rows stay at home
 
 
+@pytest.mark.slow
 def test_damaged_files_are_refused(path, tmp_path):
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}

@@ -48,6 +48,7 @@ def test_a_rule_that_always_holds_holds_at_a_threshold_of_one(space):
             assert anchors.evaluate([], data[0]).coverage == 1
 
 
+@pytest.mark.slow
 def test_a_balanced_pool_and_a_share_reach_their_threshold():
     rare = RNG.random((300, 3)).astype(np.float32)
     rare[:, 0] = RNG.random(300) > 0.93
@@ -108,6 +109,7 @@ def test_an_interval_of_ones_own_has_no_exact_average(space):
         anchors.evaluate([(0, 0.2, 0.8)], x, search="exact")
 
 
+@pytest.mark.slow
 def test_a_rule_of_ones_own_in_a_sampler_s_space_is_reported_as_given():
     anchors = xj.AnchorExplainer(
         both()[0], TENTHS, perturbation=lambda X, kept, u: np.where(kept, X, u)
@@ -118,6 +120,7 @@ def test_a_rule_of_ones_own_in_a_sampler_s_space_is_reported_as_given():
     assert rule.coverage == pytest.approx(0.5, abs=0.03)
 
 
+@pytest.mark.slow
 def test_a_confirmed_rule_reaches_the_threshold_on_the_share_that_is_reported():
     rng = np.random.default_rng(0)
     model = xj.as_model(lambda z: (z[:, 0] + z[:, 1] > 1) * 1, output="label", classes=[0, 1])
@@ -163,6 +166,7 @@ def test_fresh_draws_are_for_the_rows_of_the_rules():
             anchors.check(rules, TENTHS[:20][::-1], samples=50)
 
 
+@pytest.mark.slow
 def test_rules_about_players_say_that_they_are():
     images = RNG.random((6, 4, 4)).astype(np.float32)
     parts = np.repeat(np.repeat(np.arange(4).reshape(2, 2), 2, axis=0), 2, axis=1)
@@ -181,6 +185,7 @@ def test_rules_about_players_say_that_they_are():
             some.applies(rows)
 
 
+@pytest.mark.slow
 def test_what_was_picked_comes_back_from_a_file(tmp_path):
     picked = xj.AnchorExplainer(both()[0], TENTHS).explain(TENTHS[:20]).pick(2, TENTHS)
     loaded = xj.Rules.load(picked.save(tmp_path / "rules.json"))
@@ -199,6 +204,7 @@ def test_more_bad_input_is_named():
         xj.AnchorExplainer(number, TENTHS).explain(TENTHS[:2])
 
 
+@pytest.mark.slow
 def test_a_lone_row_of_a_frame_has_the_frame_s_types():
     frame = pd.DataFrame(
         {

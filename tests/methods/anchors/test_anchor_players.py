@@ -130,6 +130,7 @@ def test_kept_words_stay_and_free_ones_are_masked(backend: str) -> None:
     assert all(rule.accepted for rule in rules)
 
 
+@pytest.mark.slow
 def test_players_that_no_draw_changes_are_in_no_rule() -> None:
     """Padding is as its baseline, and an entry may be the same in all data rows."""
     own = np.array([[7, 3, 3, 0], [7, 5, 3, 0]], np.int32)

@@ -123,6 +123,7 @@ def test_facts_of_the_reading():
         assert anchors.evaluate([0], same[1]).precision == value
 
 
+@pytest.mark.slow
 def test_predicates_of_ones_own():
     """An interval that is no bin, and a set of categories."""
     anchors = explainer(perturbation="row_bin", table_rows=DRAWS)
@@ -139,7 +140,7 @@ def test_predicates_of_ones_own():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("space", ["row", "row_bin", "flip", "conditional", "joint"])
+@pytest.mark.parametrize("space", some_slow(["row", "row_bin", "flip", "conditional", "joint"]))
 def test_a_precision_on_its_threshold_is_accepted(space, weighted):
     """k of n rows reach the threshold k / n, as a ratio of counts and as a sum of weights."""
     for k, n in ((14, 15), (2, 3), (5, 6), (6, 7)):

@@ -65,6 +65,7 @@ def test_members_of_a_range_come_alike_and_no_others(ends, stays):
         np.testing.assert_array_equal(kept[same], free[same])
 
 
+@pytest.mark.slow
 def test_a_plain_search_draws_what_it_drew_before_there_were_ranges():
     """Written down at the version before: every bit of the hash, as draws and precisions."""
     drawn = explainer(perturbation="row_bin").explain(X, 0.8, beam_size=2, search="kl-lucb")

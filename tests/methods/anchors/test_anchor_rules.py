@@ -33,6 +33,7 @@ def titanic(**options):
     return xj.AnchorExplainer(model, TITANIC, target="Survived", **options)
 
 
+@pytest.mark.slow
 def test_the_sentence_of_the_chapter():
     rule = titanic(perturbation="row").explain(TITANIC[:1])[0]
     assert rule.rule == ["Sex = female", "Class = first"]
@@ -82,6 +83,7 @@ def test_quantile_bins(bins, edges):
         assert (low, high) == (inside[place], inside[place + 1])
 
 
+@pytest.mark.slow
 def test_equal_quantiles_become_one():
     rows = np.zeros((9, 1), np.float32)
     model = xj.as_model(lambda r: r[:, 0], output="label")
@@ -89,6 +91,7 @@ def test_equal_quantiles_become_one():
     assert rule.predicates == [(0, -np.inf, 0.0)] and rule.coverage == 1.0
 
 
+@pytest.mark.slow
 def test_categories_have_names():
     data = np.array([[0, 1], [1, 1], [2, 0], [1, 0]], np.float32)
     model = xj.as_model(lambda r: (r[:, 0] == 1) * 1, output="label")
@@ -109,6 +112,7 @@ def test_rules_apply_where_their_predicates_hold():
         assert rule.applies(DATA).mean() == pytest.approx(rule.coverage, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_a_missing_value_is_a_bin_of_its_own():
     data = np.array([[np.nan], [1], [2], [3], [np.nan]], np.float32)
     model = xj.as_model(
@@ -219,6 +223,7 @@ def normal(X, kept, u):
     return np.where(kept, X, X + z).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_a_sampler_of_ones_own():
     """P(z_0 > 0) for z_0 ~ N(1, 1) is 0.8413; 5 standard errors of 40,000 draws: 6e-7."""
     data = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
@@ -237,6 +242,7 @@ def test_a_sampler_of_ones_own():
         assert alone[0].as_dict() == rules[0].as_dict()
 
 
+@pytest.mark.slow
 def test_superpixels_have_no_coverage():
     """Four segments of an image; the class is decided by the first, which must be in the rule."""
     segments = np.repeat(np.repeat([[0, 1], [2, 3]], 2, axis=0), 2, axis=1)

@@ -42,6 +42,7 @@ def test_rules_do_not_depend_on_the_company(space, search):
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("space", "search"), some_slow(WAYS, 4))
 def test_both_loops_ask_the_same(space, search):
     """The draws are one hash, and both loops of one model decide alike on every row of it."""
@@ -52,6 +53,7 @@ def test_both_loops_ask_the_same(space, search):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_a_frame_is_an_array_with_names():
     frame = pd.DataFrame(DATA, columns=list("abcd")).astype({"a": int, "b": int})
     frame["a"] = frame["a"].map({0: "no", 1: "yes"})
@@ -72,6 +74,7 @@ def test_a_frame_is_an_array_with_names():
     assert some.applies(frame).mean() == some.coverage
 
 
+@pytest.mark.slow
 def test_another_seed_draws_others():
     one, two = (explainer(seed=s).explain(DATA, search="kl-lucb") for s in (0, 1))
     assert told(one) != told(two)
@@ -136,6 +139,7 @@ def test_tiles_are_small_and_no_smaller_where_memory_is_short():
         assert anchors.explain(wide[:1], search="kl-lucb").stats["tile"] == tile
 
 
+@pytest.mark.slow
 def test_weights_change_the_space_and_the_coverage():
     """Rows of weight 0 are as if they were not there; "balanced" is the weights of the classes."""
     weights = np.r_[np.ones(16), np.zeros(8)]
@@ -247,6 +251,7 @@ def test_what_auto_decides_and_says():
         assert f"search={anchors.explain(rows).stats['search']!r}" in repr(anchors)
 
 
+@pytest.mark.slow
 def test_rules_that_no_row_satisfies_are_never_drawn():
     """In these spaces a rule needs rows of its own; x is none of the data, so rules run out."""
     far = DATA[:3].copy()
@@ -275,6 +280,7 @@ def test_a_hybrid_that_a_smaller_rule_had_is_not_asked(space, search):
             assert alone.precision == rule.precision
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("space", "search"), [("row_bin", "kl-lucb"), ("flip", "table")])
 def test_a_plan_names_the_program_of_the_pulls(space, search, monkeypatch):
     """A plan counted full rows alone, and its programs did not hold the search's own."""
@@ -287,6 +293,7 @@ def test_a_plan_names_the_program_of_the_pulls(space, search, monkeypatch):
     assert anchors.plan(X, search=search).programs == 0
 
 
+@pytest.mark.slow
 def test_a_larger_question_has_room(monkeypatch):
     """The loop of a smaller question lacks room if few rows fill a megabyte (16 bytes here)."""
     monkeypatch.setattr("xaijax.games.engine.plan.UNNOTICED", 16)

@@ -8,6 +8,7 @@ from html import unescape
 import numpy as np
 import pandas as pd
 import pytest
+from often import some_slow
 
 import xaijax as xj
 
@@ -51,7 +52,7 @@ def search_space(options):
     return [0] if options.get("bins", "quartile") is None else None
 
 
-@pytest.mark.parametrize("bins", ["quartile", "decile", None])
+@pytest.mark.parametrize("bins", some_slow(["quartile", "decile", None]))
 @pytest.mark.parametrize("kind", sorted(LONG))
 def test_a_sentence_and_the_mask_agree_on_every_row(kind, bins):
     column = LONG[kind]
@@ -69,6 +70,7 @@ def test_a_sentence_and_the_mask_agree_on_every_row(kind, bins):
     assert len(texts) == len({tuple(map(tuple, rule.predicates)) for rule in rules})
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*float32 keeps fewer than four digits")
 @pytest.mark.parametrize("perturbation", ["row", "row_bin", "conditional", "joint"])
 @pytest.mark.parametrize("bins", ["quartile", None])
@@ -91,6 +93,7 @@ def test_a_model_in_float32_is_explained_by_rows_as_given(bins, perturbation):
         assert len(anchors.check(rules, data[:14], samples=8)) == 14
 
 
+@pytest.mark.slow
 def test_rows_of_float32_are_explained_by_data_of_float64():
     data = np.repeat([[0.1], [0.6], [0.7], [0.9]], 4, axis=0)
     model = xj.as_model(lambda X: (X[:, 0] > 0.65) * 1, output="label")
@@ -103,6 +106,7 @@ def test_rows_of_float32_are_explained_by_data_of_float64():
         np.testing.assert_array_equal(rule.applies(data), np.arange(16) // 4 == n)
 
 
+@pytest.mark.slow
 def test_cuts_that_float32_cannot_tell_apart():
     cuts = {"v": [999999.9999, 1000000.0001]}
     data = np.array([[999999.0], [1000000.0], [1000001.0]] * 4)
@@ -116,6 +120,7 @@ def test_cuts_that_float32_cannot_tell_apart():
         xj.AnchorExplainer(model, data.astype(np.float32), ["v"], bins=cuts)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*float32 keeps fewer than four digits")
 @pytest.mark.parametrize("bins", ["quartile", "decile"])
 @pytest.mark.parametrize("first", [20230100.0, 20230101.0, 1.7e9])
@@ -132,6 +137,7 @@ def test_a_sentence_agrees_with_a_model_that_reads_float32(first, bins):
         np.testing.assert_array_equal(said, rule.applies(data))
 
 
+@pytest.mark.slow
 def test_an_instance_between_the_data_and_a_cut_is_on_the_right_side():
     """Six digits tell the cut 0.5000004 from the data, and not from this instance."""
     data = np.array([[0.0], [0.1], [0.9], [1.0]])
@@ -149,6 +155,7 @@ def test_digits_stay_few_where_few_tell():
     assert max(len(one.replace(".", "").lstrip("0")) for one in numbers) <= 6
 
 
+@pytest.mark.slow
 def test_float32_cuts_are_those_of_the_user():
     """A cut of 0.6 reads 0.6, and the row 0.6 is below it, in float64 and in float32."""
     data = np.array([[0.1], [0.6], [0.7], [0.9]])
@@ -160,6 +167,7 @@ def test_float32_cuts_are_those_of_the_user():
     assert anchors.evaluate([("v", 0.1, 0.7)], data[1]).rule == ["0.1 < v <= 0.7"]
 
 
+@pytest.mark.slow
 def test_classes_and_predictions_keep_the_digits_that_tell_them_apart():
     data = np.arange(8.0)[:, None]
     classes = np.array([1234567.25, 1234567.75])
@@ -219,6 +227,7 @@ def test_a_categorical_column_of_numbers_goes_by_equality(column):
         xj.AnchorExplainer(model, frame, bins={"v": [3]})
 
 
+@pytest.mark.slow
 def test_a_nullable_bool_is_a_category_whether_or_not_some_are_missing():
     flags = pd.array([True, False, None, True] * 10, dtype="boolean")
     frame = pd.DataFrame({"v": flags, "w": np.arange(40.0)})
@@ -231,6 +240,7 @@ def test_a_nullable_bool_is_a_category_whether_or_not_some_are_missing():
     np.testing.assert_array_equal(rule.applies(frame), frame["v"].fillna(False).to_numpy(bool))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["string", object])
 def test_texts_that_are_missing(dtype):
     column = pd.Series(["a", pd.NA, "b", "a"] * 10, dtype=dtype)
@@ -250,6 +260,7 @@ def test_texts_that_are_missing(dtype):
     assert anchors.evaluate([("v", [pd.NA])], frame[1:2]).rule == ["v is missing"]
 
 
+@pytest.mark.slow
 def test_values_that_python_takes_for_equal_or_that_read_alike():
     """True is not 1, the text '1' neither; -0.0 is 0.0. Each rule has a text of its own."""
     values = [1, True, "1", 0.0, False, -0.0, "true"]
@@ -268,6 +279,7 @@ def test_values_that_python_takes_for_equal_or_that_read_alike():
         assert own.rule == [text] and own.coverage == rule.coverage
 
 
+@pytest.mark.slow
 def test_long_whole_numbers_by_equality_are_told_apart():
     column = 2**60 + np.arange(40) % 4
     frame = pd.DataFrame({"v": column, "w": np.arange(40.0)})
@@ -299,6 +311,7 @@ def test_names_of_categories_that_are_refused(names, error, words):
         xj.AnchorExplainer(model, data, ["v", "w"], categories={"v": names})
 
 
+@pytest.mark.slow
 def test_names_may_be_left_out_or_be_few():
     data = np.column_stack([np.arange(12) % 3, np.arange(12.0)])
     model = xj.as_model(lambda X: (X[:, 0] == 1) * 1, output="label", backend="host")
@@ -307,6 +320,7 @@ def test_names_may_be_left_out_or_be_few():
         assert anchors.explain(data[1:2])[0].rule == [text]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_frame", [False, True])
 def test_quartiles_and_coverage_have_the_same_rows(as_frame):
     """Rows of weight zero are in neither: explaining is as if they were not there."""

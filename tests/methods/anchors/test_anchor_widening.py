@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from often import all_but
 
 import xaijax as xj
-from xaijax.methods.anchors.search import Found
+from xaijax.methods.anchors.search import SearchResult
 from xaijax.methods.anchors.search import search as run_search
 from xaijax.methods.anchors.settings import settings_of
 from xaijax.methods.anchors.widening import widen
@@ -158,7 +158,7 @@ def test_predicates_that_are_not_needed_go(space, search):
     """From rules of all columns to those of the one that the model reads."""
     anchors = xj.AnchorExplainer(above_the_quarter(), PLANTED, perturbation=space)
     game = anchors._problem.game(PLANTED[:12], 1)
-    found = Found.empty(12, 3)
+    found = SearchResult.empty(12, 3)
     found.rules[:], found.accepted[:] = True, True
     found.cover = game.cover.of(np.arange(12), found.rules[:, None])[:, 0]
     widen(game, found, settings_of(3, search, search, widen=True))
@@ -179,7 +179,7 @@ def test_no_range_is_of_all_rows(cuts):
     )
     anchors = xj.AnchorExplainer(model, data, bins={0: cuts, 1: [0.0]}, perturbation="joint")
     game = anchors._problem.game(data[8:9], 1)
-    found = Found.empty(1, 2)
+    found = SearchResult.empty(1, 2)
     found.rules[:], found.accepted[:], found.cover[:] = True, True, 1 / 3
     widen(game, found, settings_of(2, "exact", "exact", widen=True))
     assert found.rules.all() and found.widened == 0
@@ -200,6 +200,7 @@ def test_values_drawn_by_weight_are_of_one_bin():
         anchors.check(wrong, X, 50)
 
 
+@pytest.mark.slow
 def test_check_looks_at_bins_only_where_draws_read_them():
     """In "row" a kept column has x's own value, whatever the cuts are."""
     X, model = PLANTED[:12], above_the_quarter()
@@ -213,6 +214,7 @@ def test_check_looks_at_bins_only_where_draws_read_them():
         other.check(xj.AnchorExplainer(model, PLANTED).explain(X), X, 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["table", "kl-lucb"])
 def test_each_instance_is_told_once(search):
     """When its rule is as wide as it gets, not when the search has found it."""
@@ -223,6 +225,7 @@ def test_each_instance_is_told_once(search):
     assert sum(told) == 12 and min(told) >= 0
 
 
+@pytest.mark.slow
 def test_missing_values_are_in_no_range():
     """x0 is missing in a part of the rows, and the model says there what it says above 0."""
     data = PLANTED.copy()
@@ -296,7 +299,7 @@ def test_what_holds_for_a_rule_holds_for_the_one_that_comes_out():
         widen=True,
     )
     game = anchors._problem.game(X, 1)
-    found = Found.empty(N, STEPS + 1)
+    found = SearchResult.empty(N, STEPS + 1)
     found.rules[:, :STEPS] = True
     found.accepted[:] = True
     every = np.arange(N)

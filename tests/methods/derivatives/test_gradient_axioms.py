@@ -60,6 +60,7 @@ def test_completeness_a_dummy_and_other_steps(p, rows):
         np.testing.assert_allclose(values(OTHER, p, rows, path).values, found.values, atol=ATOL)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(p=PARAMS, q=PARAMS, rows=ROWS, scale=numbers)
 def test_linearity(p, q, rows, scale):
@@ -69,6 +70,7 @@ def test_linearity(p, q, rows, scale):
     np.testing.assert_allclose(whole, parts, atol=4 * ATOL)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(rows=ROWS, weights=st.lists(numbers, min_size=F, max_size=F))
 def test_a_linear_model_has_its_shapley_values(rows, weights):
@@ -115,7 +117,7 @@ def test_memory_does_not_grow(what):
         run, _ = explainer._run(work)
         recipe = run.recipe(work)
         run.engine.compiled.program(recipe)
-        told = run.engine.compiled.kept[recipe.name].call.memory_analysis()
+        told = run.engine.compiled.cache[recipe.name].call.memory_analysis()
         return told.temp_size_in_bytes, told.argument_size_in_bytes + told.output_size_in_bytes
 
     # A tile of 1,024 rows holds at most some ten arrays of 16 numbers a row; what goes in and out
@@ -126,6 +128,7 @@ def test_memory_does_not_grow(what):
     assert temporary <= most[0] and given <= most[1]
 
 
+@pytest.mark.slow
 def test_outputs_are_taken_one_after_another():
     """Memory of many outputs is their values, and not a way back for each."""
     K = 200
@@ -136,7 +139,7 @@ def test_outputs_are_taken_one_after_another():
     run, _ = explainer._run(work)
     recipe = run.recipe(work)
     run.engine.compiled.program(recipe)
-    told = run.engine.compiled.kept[recipe.name].call.memory_analysis()
+    told = run.engine.compiled.cache[recipe.name].call.memory_analysis()
     # Answers and what they are weighed by, [R, K] a few times; all ways back would be [K, R, K].
     assert told.temp_size_in_bytes <= 8 * 512 * K * 4
     assert jax.tree.leaves(run.params)[0].shape == (8, K)

@@ -49,6 +49,7 @@ WANTED = np.stack(
 ).transpose(0, 2, 1)  # [N, F, K]
 
 
+@pytest.mark.slow
 def test_expected_gradients_are_those_of_the_definition():
     found = xj.GradientExplainer(MODEL, DONORS)(X)
     np.testing.assert_allclose(found.values, WANTED, **TOLERANCE)
@@ -76,6 +77,7 @@ def test_a_gpu_makes_few_turns_for_a_small_question(n, turns, monkeypatch):
 
 
 # With few steps the sum is far off, as the definition with as few is.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the values of .* are off by:xaijax.XaiWarning")
 def test_integrated_gradients_are_those_of_the_definition():
     wanted = np.stack(
@@ -115,6 +117,7 @@ def test_one_output_for_each_instance():
     np.testing.assert_allclose(found.values, WANTED[[0, 1], :, [2, 0]], **TOLERANCE)
 
 
+@pytest.mark.slow
 def test_groups_and_entries_that_stay():
     groups = {"first": [0, 3], "last": [4]}
     found = xj.GradientExplainer(MODEL, DONORS, players=groups)(X)
@@ -149,6 +152,7 @@ def test_players_of_each_instance():
     assert not found.present[0, 2] and (found.values[0, 2] == 0).all()
 
 
+@pytest.mark.slow
 def test_a_baseline_for_each_instance():
     def halved(rows):
         return rows / 2
@@ -195,6 +199,7 @@ def test_images_and_players_shaped_like_them():
         np.testing.assert_allclose(found.values[n], wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_rows_in_several_arrays():
     def two(params, rows):
         return jnp.tanh(rows["a"] @ params["W"]) @ params["V"] * rows["scale"][:, None]
@@ -257,6 +262,7 @@ def test_tokens_by_a_pair():
     np.testing.assert_allclose(whole.values, pairs, **TOLERANCE)
 
 
+@pytest.mark.slow
 def test_tokens_with_a_mask_that_stays():
     def embed_both(params, rows):
         return {"ids": params["E"][rows["ids"]], "mask": rows["mask"]}
@@ -290,6 +296,7 @@ def test_values_do_not_hang_on_tiles_batches_or_company():
     np.testing.assert_array_equal(small(X[3:5]).values, small(X).values[3:5])
 
 
+@pytest.mark.slow
 def test_a_memory_map_is_read_in_pieces(tmp_path):
     images = np.random.default_rng(1).normal(size=(9, 3, F)).astype("f4") / 4
     np.save(tmp_path / "rows.npy", images)
@@ -301,6 +308,7 @@ def test_a_memory_map_is_read_in_pieces(tmp_path):
     np.testing.assert_array_equal(explainer(mapped).values, explainer(images).values)
 
 
+@pytest.mark.slow
 def test_drawn_values_hang_on_the_seed_alone():
     explainer = xj.GradientExplainer(MODEL, DONORS, samples=64, seed=3)
     whole = explainer(X)
@@ -316,6 +324,7 @@ def test_drawn_values_hang_on_the_seed_alone():
     assert "sampled, largest standard error" in repr(whole)
 
 
+@pytest.mark.slow
 def test_it_travels_and_is_swept(tmp_path):
     explainer = xj.GradientExplainer(MODEL, DONORS, steps=10)
     here = explainer(X)
@@ -335,6 +344,7 @@ def test_it_travels_and_is_swept(tmp_path):
     np.testing.assert_allclose(joined.values, here.values, **TOLERANCE)
 
 
+@pytest.mark.slow
 def test_a_plan_tells_what_is_asked():
     def own(params, rows):  # a program that no other test has compiled
         return 1.5 * network(params, rows)
@@ -346,6 +356,7 @@ def test_a_plan_tells_what_is_asked():
     assert explainer.plan(X).programs == 0
 
 
+@pytest.mark.slow
 def test_the_model_is_traced_twice_however_many_rows_there_are():
     traced = []
 
@@ -392,6 +403,7 @@ def test_float64(path):
     assert np.abs(found.stats["completeness"]).max() < 1e-12
 
 
+@pytest.mark.slow
 def test_what_it_is_told_of_and_what_a_judge_finds():
     explainer = xj.GradientExplainer(MODEL, DONORS)
     assert "4 background rows" in repr(explainer) and "steps=50" in repr(explainer)

@@ -167,6 +167,7 @@ def test_models_without_slopes():
         xj.GradientExplainer(roots, np.zeros((1, 3)))(np.array([[1.0, 1, 1], [1, 0, 1]]))
 
 
+@pytest.mark.slow
 def test_trees_are_refused():
     fitted = DecisionTreeRegressor(max_depth=2).fit(X, X[:, 0])
     explainer = xj.GradientExplainer(xj.as_model(fitted), X[:2])

@@ -77,6 +77,7 @@ def values_of(x):
     return xj.shapley_values(network, x, DONORS, params=PARAMS)
 
 
+@pytest.mark.slow
 def test_rows_may_lie_on_a_mesh():
     for kind in (AxisType.Auto, AxisType.Explicit):
         rows, split = on_mesh(kind)
@@ -95,6 +96,7 @@ def test_programs_of_rows_on_a_mesh(kind):
         np.testing.assert_allclose(way(rows), jax.grad(squares)(X), **TOLERANCE)
 
 
+@pytest.mark.slow
 def test_explicit_axes_that_do_not_fit_are_told():
     mesh = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Explicit,))
     rows = jax.device_put(X, NamedSharding(mesh, PartitionSpec("d", None)))
@@ -348,6 +350,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", [None, 2])
 @pytest.mark.parametrize("case", LARGE)
 def test_values_that_are_not_finite_are_refused(case, orders):
@@ -368,6 +371,7 @@ def test_values_that_are_not_finite_are_refused(case, orders):
             jax.jit(lambda z: z + xj.shapley_values(f, x, donors, **drawn))(x)
 
 
+@pytest.mark.slow
 def test_models_on_the_host_are_told_what_to_do():
     host = xj.as_model(lambda rows: np.asarray(rows).sum(axis=1), backend="host")
     with pytest.raises(xj.InputTypeError, match=r"got Model. Say xaijax.as_jax\(model\)"):

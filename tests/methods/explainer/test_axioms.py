@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ def test_linearity(a, b, factor):
         np.testing.assert_allclose(whole, parts, rtol=0, atol=8 * BOUND)
 
 
+@pytest.mark.slow
 @FEW
 @given(GAMES, st.permutations(range(P)))
 def test_names_of_players_do_not_matter(table, order):

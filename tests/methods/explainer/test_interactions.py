@@ -211,6 +211,7 @@ def test_what_adds_up_says_so(index):
     assert "efficiency_bound" not in explainer.interactions(X).stats
 
 
+@pytest.mark.slow
 def test_one_output_for_each_instance():
     X, donors = data("few")
     explainer = xj.Explainer(model_of("jax"), donors)
@@ -229,6 +230,7 @@ def test_batches_and_neighbours_change_no_bit():
     np.testing.assert_array_equal(again.values, whole.values[order])
 
 
+@pytest.mark.slow
 def test_a_random_model_has_standard_errors():
     """Of every set sigma times the root of the sum of its squared weights; seen over 200 runs."""
     rng = np.random.default_rng(0)

@@ -35,6 +35,7 @@ MODELS = {
 SAMPLED = {"estimator": "permutation", "budget": 20}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, SAMPLED], ids=["exact", "sampled"])
 @pytest.mark.parametrize("kind", some_slow(MODELS, 3))
 def test_the_predicted_output_is_its_column_of_all(kind, options):
@@ -55,6 +56,7 @@ def test_the_predicted_output_is_its_column_of_all(kind, options):
     assert np.array_equal(given.values, own.values)
 
 
+@pytest.mark.slow
 def test_names_of_outputs_are_saved_and_merged(tmp_path):
     found = xj.Explainer(MODELS["jax"](classes=list("abcdefg")), BACKGROUND)(X, outputs="predicted")
     found.save(tmp_path / "found.npz")
@@ -64,6 +66,7 @@ def test_names_of_outputs_are_saved_and_merged(tmp_path):
         assert list(one.stats["output_names"]) == found.stats["output_names"].tolist()
 
 
+@pytest.mark.slow
 def test_outputs_of_rows_in_several_arrays_and_in_lists():
     """One output for each instance, however the instances are given."""
     best = np.asarray(f(X)).argmax(1)
@@ -78,6 +81,7 @@ def test_outputs_of_rows_in_several_arrays_and_in_lists():
         explainer(rows, outputs=best[:-1])
 
 
+@pytest.mark.slow
 def test_labels_of_rows():
     names = [f"class {k}" for k in range(K)]
     model = MODELS["jax"](classes=names)
@@ -201,6 +205,7 @@ def test_answers_of_all_outputs_are_held_for_few_rows(monkeypatch):
     assert plan.model_calls == own.stats["model_calls"] == whole.stats["model_calls"] + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("memory", "outputs"), [(1 << 20, 10), (1 << 22, 100), (1 << 24, 1000)])
 def test_one_output_needs_no_more_memory_than_all(memory, outputs):
     """The model's own answers to the instances, of all outputs, are asked in no larger parts."""

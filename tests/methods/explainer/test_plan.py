@@ -81,6 +81,7 @@ def of_run(explainer: xj.Explainer, rows: np.ndarray) -> tuple[Any, ...]:
     return *asked, programs(model) - before
 
 
+@pytest.mark.slow
 @often.product(
     {
         "model": MODELS,
@@ -98,6 +99,7 @@ def test_a_plan_is_what_the_run_then_does(model: str, way: str, rows: np.ndarray
     assert explainer.plan(rows[10:20]).programs == 0  # they are kept
 
 
+@pytest.mark.slow
 @often.product({"rows": ["continuous", "codes"], "way": ["pairs", "regression", "orders"]})
 def test_a_plan_counts_the_runs_of_each_program(
     rows: str, way: str, monkeypatch: pytest.MonkeyPatch
@@ -165,7 +167,7 @@ def test_a_call_on_described_devices_is_refused(call: str, monkeypatch: pytest.M
     options = {"devices": jax.devices()[:1], "max_memory": 1 << 30}
     threshold = None if call == "gradients" else 0.0
     model = xj.as_model(lambda Z: jnp.tanh(Z).sum(axis=1), threshold=threshold)
-    monkeypatch.setattr("xaijax.games.engine.plan.only_described", lambda device: True)
+    monkeypatch.setattr(dispatch, "only_described", lambda device: True)
     with pytest.raises(xj.InputError, match=r"devices= are cpu of a topology.*Call plan\(X\)"):
         CALLS[call](model, options)
 
@@ -206,6 +208,7 @@ def test_a_tolerance_asks_at_most_what_is_planned() -> None:
     assert 0 < explainer(rows[10:20]).stats["model_rows"] < most / 2
 
 
+@pytest.mark.slow
 def test_only_the_probe_is_asked_and_a_translation_compared_on_its_first_rows() -> None:
     counted = Counted()
     many = np.repeat(X, 50, axis=0)

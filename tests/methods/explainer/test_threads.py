@@ -23,12 +23,12 @@ def test_rows_of_another_dtype_in_another_thread_end_the_call(
     explainer, found = xj.Explainer(model, B), []
     counted = queries.exact_cost
 
-    def in_between(game: queries.GameRun) -> queries.ExactCost:
+    def in_between(game: queries.GameRun, weights: queries.Weights) -> queries.ExactCost:
         monkeypatch.undo()
         other = threading.Thread(target=lambda: found.append(explainer(X + 0.5, progress=False)))
         other.start()
         other.join()
-        return counted(game)
+        return counted(game, weights)
 
     monkeypatch.setattr(queries, "exact_cost", in_between)
     with pytest.raises(xj.XaiError, match="Make an explainer for each thread"):

@@ -55,6 +55,7 @@ def test_what_is_certain_is_true(found, truth):
     )
 
 
+@pytest.mark.slow
 @NOT_CERTAIN
 def test_alone_as_in_company(found):
     for n in (0, 7):

@@ -209,6 +209,7 @@ def test_a_model_without_labels_says_what_to_do():
         xj.QII(model, D).unary()
 
 
+@pytest.mark.slow
 def test_kl_with_a_zero_it_cannot_take():
     """p > 0 where q = 0 is infinite: an error that names S, unless floor= is said."""
 

@@ -250,6 +250,7 @@ def test_prior_is_that_of_the_data_whatever_is_measured(quantity):
     np.testing.assert_allclose(qii.prior(), [0.1, 0.3, 0.2, 0.4], rtol=1e-15)
 
 
+@pytest.mark.slow
 def test_prior_of_binary_data():
     data = np.array([[1, 0, 1], [1, 0, 1], [0, 0, 0], [0, 1, 1]], np.float32)
     model = xj.as_model(lambda r: (r.sum(axis=1) > 1) * 1.0, output="label")

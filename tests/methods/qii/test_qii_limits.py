@@ -137,6 +137,7 @@ def test_the_number_of_draws_takes_no_memory(scheme):
     assert found.stats["draws"][0] < 100_000 and peak < 200_000_000
 
 
+@pytest.mark.slow
 def test_a_fixed_pool_is_asked_in_parts(monkeypatch):
     """The same values whether the pool is asked at once or in stretches, but for rounding."""
     from xaijax.estimators.draws import run as draws  # noqa: PLC0415

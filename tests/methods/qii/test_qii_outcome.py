@@ -202,6 +202,7 @@ def test_scores_at_their_bounds_and_a_rounding_beyond_are_not_cut(backend):
     np.testing.assert_allclose(values[:, 0], (D[:3, 0] > 0) - rate, atol=1e-6)  # float32
 
 
+@pytest.mark.slow
 def test_the_values_of_cut_scores_are_those_of_the_definition():
     model = xj.as_model(lambda r: r[:, 0])
     with pytest.warns(xj.XaiWarning, match=r"bounds=\(-0.5, 0.5\)"):
@@ -343,6 +344,7 @@ def test_combinations_of_another_shape(combine, samples):
         qii.unary()
 
 
+@pytest.mark.slow
 def test_two_factors_combine_linearly():
     """And so can be sampled."""
     interest = xj.quantities.Interest("mine", "members and rest", combine=(2, -1))

@@ -89,6 +89,7 @@ def test_unary_asks_the_distinct_donors_only():
     assert sum(asked) <= found.stats["model_rows"] + 2 * 32 + 64  # and what the probe asks
 
 
+@pytest.mark.slow
 def test_few_coalitions_by_donors_or_by_the_list_agree():
     problem = xj.QII(xj.as_model(f, output="label"), D)._problem
     game, *_ = problem.begin(None)
@@ -172,6 +173,7 @@ def test_provenance_tells_whose_the_rows_are():
         assert found["pool_is_data"] is found["X_is_data"] is same
 
 
+@pytest.mark.slow
 def test_provenance_tells_floor_and_stop():
     model = xj.as_model(
         lambda r: jnp.stack([0 * r[:, 0] + 0.25, 0 * r[:, 0] + 0.75], 1), output="proba"
@@ -200,6 +202,7 @@ def test_the_repr_tells_the_question():
     assert "9 pool rows of a sampler" in repr(sampler)
 
 
+@pytest.mark.slow
 def test_explanations_travel(tmp_path):
     model = xj.as_model(f, output="label")
     for found in (
@@ -219,6 +222,7 @@ def test_explanations_travel(tmp_path):
         xj.merge([a, other])
 
 
+@pytest.mark.slow
 def test_efficiency_comes_with_its_bound():
     model = xj.as_model(f, output="label")
     for given in (

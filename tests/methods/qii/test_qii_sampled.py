@@ -139,6 +139,7 @@ def test_more_draws_begin_with_fewer():
     np.testing.assert_array_equal(rows.drawn(1, 37, 151)[1], whole[37:151])
 
 
+@pytest.mark.slow
 def test_rows_asked_are_those_promised():
     """P + 1 model rows a draw; Q(nothing) and Q(all) are not sampled."""
     q = qii("individual", samples=100)
@@ -242,6 +243,7 @@ def test_the_ends_are_never_sampled():
     np.testing.assert_allclose(drawn.stats["quantity"], exact.stats["quantity"], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_samplers_end_is_sampled():
     """Its rows are all there is: the base is their mean, and the influence has an error."""
 
@@ -257,6 +259,7 @@ def test_a_samplers_end_is_sampled():
     np.testing.assert_allclose(q.explain(X).base_values, [share, share], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_sampled_ratio_that_divides_by_nothing_names_the_set():
     data = np.array([[1, 0], [1, 1], [0, 0], [0, 1]], np.float32)
     first = xj.as_model(lambda r: r[:, 0], output="label", classes=[0, 1])
@@ -266,6 +269,7 @@ def test_a_sampled_ratio_that_divides_by_nothing_names_the_set():
             ask()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:scores of outcome='score' lie outside")  # cut on purpose
 def test_a_group_has_a_draw_before_the_first_look(monkeypatch):
     """Stretches of one draw, and bounds so near that a single draw would be enough to stop."""
@@ -277,6 +281,7 @@ def test_a_group_has_a_draw_before_the_first_look(monkeypatch):
     assert q.influence([0]).shape == (1,) and q.unary().stats["draws"][0] >= 2
 
 
+@pytest.mark.slow
 def test_two_draws_of_two_groups_have_no_error():
     gap = xj.QII(model(), D, samples=2, **KINDS["signed disparity"]).unary()
     assert np.isnan(gap.std_errors).all() and (gap.stats["dof"] == 0).all()

@@ -99,6 +99,7 @@ def exact_table(rows, members, quantity):
     return [Q[0] - one for one in Q]
 
 
+@pytest.mark.slow
 def test_zeros_and_ones_are_known_in_spite_of_rounded_weights():
     """One row, seven times, with weights whose sum is 1 but for a rounding."""
     rng = np.random.default_rng(0)
@@ -207,6 +208,7 @@ def test_a_gap_of_zero_of_answers_that_never_change(gap, outcome, backend):
         assert (found.stats["efficiency_residual"] <= found.stats["efficiency_bound"]).all()
 
 
+@pytest.mark.slow
 def test_a_gap_by_a_structure_is_next_to_the_model_s_own():
     """The absolute gap of a linear model's chances, by its first layer and by itself."""
     rows, _ = groups_alike(11)

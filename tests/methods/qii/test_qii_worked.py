@@ -103,6 +103,7 @@ def test_the_moving_company(backend):
         assert qii.explain().values[0, 0] == 0.0
 
 
+@pytest.mark.slow
 @BACKENDS
 def test_single_deciding_input(backend):
     """avg iota = P(u_i != x_i); the rate stays as it is."""

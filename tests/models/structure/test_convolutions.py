@@ -123,6 +123,7 @@ def sentence(X: Any) -> Any:
     return jnp.tanh(hidden).max(axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "f",
     some_slow([scaled, squared, channels_first, grouped, transposed, sentence], 6),

@@ -179,6 +179,7 @@ def as_on(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
     count_turns(platform == "gpu", monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize("P, B, N, tile", [(33, 150, 21, 1024), (150, 3, 5, 2048), (12, 1, 1, 256)])
 def test_accelerators_walk_to_the_same_values(
@@ -201,6 +202,7 @@ def test_accelerators_walk_to_the_same_values(
     close(explainer(X[-1:]).values, got.values[-1:], P, 10.0)
 
 
+@pytest.mark.slow
 def test_a_small_question_makes_few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     as_on("gpu", monkeypatch)
     layered = both(3, (9, 8, 1))[1]
@@ -388,6 +390,7 @@ def test_answers_that_are_no_numbers_do_not_hide_a_wrong_layer() -> None:
         explained(turned(weights))
 
 
+@pytest.mark.slow
 def test_infinite_answers_beside_one_row_are_as_without_the_layer() -> None:
     """What such an answer takes part in is NaN; the others are the same but for rounding."""
     P = 8
@@ -468,6 +471,7 @@ ON_THE_RIGHT: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ON_THE_RIGHT)
 def test_a_product_with_rows_on_the_right_is_a_layer(name: str) -> None:
     f, plain, structure = ON_THE_RIGHT[name]

@@ -182,6 +182,7 @@ def test_tokens() -> None:
     np.testing.assert_allclose(got.values, wanted.values, **CLOSE)
 
 
+@pytest.mark.slow
 def test_the_same_functions_declared_again_compile_nothing() -> None:
     X = rows(5, 3)
     explained(xj.Split(first, rest), X, rows(6, 7))

@@ -143,6 +143,7 @@ def test_a_far_donor_of_a_radial_machine() -> None:
     np.testing.assert_allclose(got.values, truth[..., 0], rtol=0, atol=200 * 2.0**-23)
 
 
+@pytest.mark.slow
 def test_numbers_whose_difference_is_too_large() -> None:
     w = jnp.full((4, 2), 2e-38, jnp.float32)
     rows = np.full((2, 4), 2e38, np.float32)
@@ -224,6 +225,7 @@ def test_a_layer_of_no_units_is_no_structure():
     assert (found.values == 0).all() and (found.base_values == 1).all()
 
 
+@pytest.mark.slow
 def test_a_model_that_prints_is_explained_like_others():
     """A step without an output."""
     rng = np.random.default_rng(0)
@@ -254,6 +256,7 @@ LINEAR = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", some_slow(LINEAR, 4))
 def test_parameters_of_numpy_in_double_precision(form):
     """They reach a program as float32, and so what is read of the trace step by step."""
@@ -320,7 +323,7 @@ def test_rows_with_a_missing_number_are_no_evidence(F: int) -> None:
     donors = rows.copy()
     rows[3, F // 2], donors[5, -1], rows[8, 0] = np.nan, np.nan, np.inf
     model = SimpleNamespace(precision="float32", params=None)
-    _, usable = _by_structure(Made(), model, rows, donors, np.ones(F, bool), {})
+    usable = _by_structure(Made(), model, rows, donors, np.ones(F, bool), {})[1]
     np.testing.assert_array_equal(np.flatnonzero(~np.asarray(usable)), [3, 5, 8])
 
 

@@ -178,6 +178,7 @@ def data(seed: int, N: int, F: int = 5) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(N, F)).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["shapley", xj.SizeLimited(1)])
 @pytest.mark.parametrize("name", often.some_slow(sorted(LAYERED), 5))
 def test_a_first_layer_is_found(name: str, index: Any) -> None:
@@ -218,7 +219,7 @@ STRUCTURES: dict[str, tuple[Any, int]] = {
 def test_a_structure_has_the_members_of_the_contract(name: str) -> None:
     """What a layer has is looked at in `tests/kernels/test_structure_contract.py`."""
     (model, K), X = STRUCTURES[name], data(1, 32)
-    structure: Structure | None = model.probe(X).structure
+    structure: Structure | None = model.probe(X).compare()[0]
     assert structure is not None and structure in {structure}
     params = model.params
     known = jax.eval_shape(structure.of, params)

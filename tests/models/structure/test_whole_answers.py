@@ -211,6 +211,7 @@ def test_a_large_row_does_not_widen_the_bound_of_trees() -> None:
     assert far.max() < 10 * small.max()
 
 
+@pytest.mark.slow
 def test_a_program_of_more_rows_that_answers_otherwise_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

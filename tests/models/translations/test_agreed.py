@@ -27,13 +27,13 @@ STAMP, SPREAD = FitFingerprint(FITTED), np.ones(1)
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each call asks the estimator for, to compare them."""
     found: list[int] = []
-    own = TranslationCheck._own
+    own = TranslationCheck._host
 
     def counted(self: TranslationCheck, rows: Any) -> Any:
         found.append(len(rows))
         return own(self, rows)
 
-    monkeypatch.setattr(TranslationCheck, "_own", counted)
+    monkeypatch.setattr(TranslationCheck, "_host", counted)
     return found
 
 
@@ -67,7 +67,7 @@ def test_an_estimator_that_writes_into_its_rows_is_given_its_own() -> None:
 
 
 class Sum:
-    """A sum times a number that no stamp sees: of the class, or of how much it was asked."""
+    """A sum times a number that no fingerprint sees: of the class, or of how much it was asked."""
 
     n_features_in_ = 4
     factor = 1.0

@@ -166,6 +166,7 @@ def test_every_way_to_ask_adds_the_offset(name: str, structure: str | None, far:
     assert found.stats["backend"] == "jax"
 
 
+@pytest.mark.slow
 def test_orders_that_are_walked_add_the_offset() -> None:
     """By the first layer of a network, whose last step alone holds the offset."""
     fitted = MLPRegressor(hidden_layer_sizes=(5,), max_iter=30, random_state=0)
@@ -299,7 +300,7 @@ def test_no_more_rows_are_asked_where_an_offset_is_found() -> None:
 
     counted = Counted()
     vars(counted).update(vars(fitted))
-    translate = registry._BUILT_IN["LinearRegression"].translate
+    translate = registry._BUILT_IN["sklearn", "LinearRegression"].translate
     registry._REGISTERED[Counted] = registry._Entry(translate, False)
     try:
         many = np.tile(X, (3, 1))

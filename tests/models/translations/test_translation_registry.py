@@ -54,6 +54,7 @@ def squares(estimator, columns):
     return xj.Translation(params, head)
 
 
+@pytest.mark.slow
 def test_an_estimator_of_ones_own():
     fitted = Squares().fit(X, Y)
     assert "no JAX translation registered for Squares" in repr(xj.as_model(fitted))
@@ -114,7 +115,7 @@ def test_a_difference_sends_it_to_the_host(background):
 
 def test_another_class_is_a_difference():
     fitted = DecisionTreeClassifier(max_depth=3).fit(X, Y > 0)
-    right = registry._BUILT_IN["DecisionTreeClassifier"].translate
+    right = registry._BUILT_IN["sklearn", "DecisionTreeClassifier"].translate
 
     def turned(estimator, columns):
         found = right(estimator, columns)
@@ -127,10 +128,11 @@ def test_another_class_is_a_difference():
     assert "decides another class than DecisionTreeClassifier in 40 of 40" in repr(model)
 
 
+@pytest.mark.slow
 def test_labels_are_compared_where_labels_are_explained(monkeypatch):
     """A wrong head for labels is no difference to a chance, and one to a decision."""
     fitted = DecisionTreeClassifier(max_depth=3).fit(X, Y > 0)
-    right = registry._BUILT_IN["DecisionTreeClassifier"].translate
+    right = registry._BUILT_IN["sklearn", "DecisionTreeClassifier"].translate
 
     def turned(estimator, columns):
         found = right(estimator, columns)
@@ -156,6 +158,7 @@ def test_labels_are_compared_where_labels_are_explained(monkeypatch):
     np.testing.assert_array_equal(influences.values, wanted)
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_fit_float32_go_to_the_host():
     fitted = LinearRegression().fit(X, Y)
     for rows, reason in (

@@ -30,7 +30,10 @@ def answers(fitted, rows):
     words = {"proba": "predict_proba", "decision": "decision_function"}
     found = {word: getattr(fitted, name)(rows) for word, name in words.items()
              if hasattr(fitted, name)}  # fmt: skip
-    return found if hasattr(fitted, "classes_") else {"value": fitted.predict(rows)}
+    if hasattr(fitted, "score_samples") and not found:
+        scores = fitted.score_samples(rows)
+        return {"decision": scores, "density": np.exp(scores)}
+    return found if found or hasattr(fitted, "classes_") else {"value": fitted.predict(rows)}
 
 
 def assert_close(found, wanted, roundings, eps):
@@ -62,12 +65,14 @@ def test_the_repr_of_each_kind_says_where_it_runs(name):
 # What may leave JAX on the ordinary data of the table; one more is a fault.
 ON_HOST = {
     "SVC of a kernel",
-    "bagging",
-    "bagging behind a scaler",
+    "spread labels",
+    "spread labels behind a scaler",
     "boosting after a model",
     "gaps that are refused",
     "neighbours, ties",
     "own function of distance",
+    "process of another kernel",
+    "kernel density, blocks",
 }
 
 
@@ -92,7 +97,7 @@ def test_the_formula_is_the_estimators(name, x64):
         )
         # 2^14 roundings: libsvm's kernels and scikit-learn's distances cancel as ours do.
         assert_close(model.predict(kind.rows), wanted, 2**14, 2.0**-53)
-        if output != "value":
+        if output != "value" and hasattr(kind.fitted, "predict"):
             np.testing.assert_array_equal(model.labels(kind.rows), kind.fitted.predict(kind.rows))
 
 
@@ -108,6 +113,7 @@ def test_columns_and_labels_of_one_class(name):
     np.testing.assert_array_equal(model.labels(X), fitted.predict(X))
 
 
+@pytest.mark.slow
 def test_labels_as_numbers():
     numbers = np.unique(THREE, return_inverse=True)[1] * 2 + 1
     fitted = KINDS["tree, 3"].estimator.__class__(max_depth=3, random_state=0).fit(X, numbers)
@@ -132,6 +138,7 @@ def test_an_output_without_translation_stays_on_the_host():
         xj.as_model(fitted, backend="jax")
 
 
+@pytest.mark.slow
 def test_ties_between_neighbours_are_allowed_where_jax_is_asked_for():
     """Any of the equally near may count: the share of each class lies between the extremes."""
     kind = KINDS["neighbours, ties"]
@@ -165,6 +172,7 @@ def test_leaves_are_those_of_the_tree_to_the_bit():
     assert model.backend == "jax"
 
 
+@pytest.mark.slow
 def test_float64_rows_stay_on_their_side_of_a_histogram_threshold():
     """Thresholds and rows that float32 cannot tell apart: the rows are moved to the right side."""
     from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415
@@ -212,8 +220,8 @@ def test_influences_on_the_decided_class_are_those_of_the_host():
         model = xj.as_model(kind.fitted, backend=backend, allow_nan=True)
         unary.append(xj.QII(model, FRAME.iloc[:30], positive="mid").unary(FRAME.iloc[:6]))
     assert unary[0].stats["backend"] == "jax"
-    # Means of 30 zeros and ones, added up in float64 in another order.
-    np.testing.assert_allclose(unary[0].values, unary[1].values, rtol=0, atol=30 * 2.0**-52)
+    # Differences of two means of zeros and ones, each rounded once to float32.
+    np.testing.assert_allclose(unary[0].values, unary[1].values, rtol=0, atol=2 * 2.0**-24)
 
 
 def test_a_copy_with_other_parameters_is_not_compared():

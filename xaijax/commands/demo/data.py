@@ -148,7 +148,7 @@ def results(explanation: Explanation, data: DemoData, figures: Figures) -> str:
         f"             {N:,} test rows{fewer} against {B:,} training rows, {P} players",
         f"             exact Shapley values: 2^{P} = {2**P:,} coalitions a row",
         f"Seconds      {stats['seconds']:.2f}, and {stats['compile_seconds']:.2f} of compilation",
-        f"Model rows   {stats['model_rows']:,} asked for of N*B*2^P = {stats['naive_rows']:,} "
+        f"Model rows   {stats['model_rows']:,} requested, of N*B*2^P = {stats['naive_rows']:,} "
         f"({share:.1%})",
         f"Efficiency   largest |base + sum of values - f(x)| = {residual[worst]:.1e} "
         f"(bound {stats['efficiency_bound'][worst]:.1e})",

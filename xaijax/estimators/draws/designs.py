@@ -1,7 +1,7 @@
-"""What one draw asks and what its answers give: orders, random sets, or listed coalitions.
+"""Designs of one draw, its coalitions and terms: orders, random sets, or listed coalitions.
 
-What is drawn depends on (seed, draw) alone. The terms of the draws are independent and each has the
-wanted value for its mean (QII paper, V-B; the spec's 2.6). Each design has
+A draw depends on (seed, draw) alone. The terms of the draws are independent, and each has the value
+as its mean (QII paper, V-B; the spec's 2.6). Each design has
 
     coalitions, terms    L and T
     listed               the coalitions bool [L, P] if all draws ask the same, else None
@@ -47,8 +47,8 @@ class _Marginals:
 class Orders(_Marginals):
     """Marginal influences along random orders: an unbiased term for every player.
 
-    In a random order i comes after each single set of size s with chance s! (P-s-1)! / P!, so the
-    marginal there counts with p(s) P C(P-1, s): 1 for Shapley.
+    In a random order i follows each single set of size s with probability s! (P-s-1)! / P!, so its
+    marginal gets the weight p(s) P C(P-1, s): 1 for Shapley.
     """
 
     p: np.ndarray | None  # [P], weights of single sets of replaced players; None: Shapley's
@@ -57,14 +57,14 @@ class Orders(_Marginals):
     def factors(self) -> np.ndarray:
         """[P], by the number of players replaced before."""
         P = self.P
-        if self.p is None:  # of many players the weights of single sets vanish in float64
+        if self.p is None:  # with many players the weights of single sets underflow float64
             return np.ones(P)
         return np.array([self.p[s] * P * math.comb(P - 1, s) for s in range(P)])
 
     def masks(self, first: int, stop: int) -> np.ndarray:
         """Kept players, bool [D, L, P]."""
         orders = sampling.orders(self.seed, self.P, first, stop)
-        place = np.argsort(orders, axis=1)  # of each player in the order
+        place = np.argsort(orders, axis=1)  # position of each player in the order
         return place[:, None, :] >= np.arange(self.P + 1)[:, None]
 
     def of(self, values: np.ndarray, first: int) -> np.ndarray:
@@ -79,9 +79,10 @@ class Orders(_Marginals):
 
 @dataclass(frozen=True)
 class Sets(_Marginals):
-    """Marginal influences on random sets: each player with chance 1/2 (Banzhaf), or by Pr[S]."""
+    """Marginal influences on random sets: each player with probability 1/2 (Banzhaf), or by
+    Pr[S]."""
 
-    chance: np.ndarray | None = None  # [2^P]; None: every set alike
+    chance: np.ndarray | None = None  # [2^P]; None: uniform
 
     @cached_property
     def _wheel(self) -> sampling.Wheel:

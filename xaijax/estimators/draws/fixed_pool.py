@@ -1,10 +1,10 @@
-"""The authors' scheme: m orders, each followed with all n rows of one pool that is drawn once.
+"""The authors' scheme: m orders, each combined with all n rows of one pool that is drawn once.
 
-The scheme is cheap to explain and common to all instances, but these are not m n independent draws:
-given the pool it converges to the values *of the pool* (spec 2.6). The standard errors count both:
-terms X[a, b] of order a and pool row b are crossed, and the variance of their mean is s_rows^2 / m
-+ s_columns^2 / n - s_rest^2 / (m n), by the means over rows, over columns, and what is left of a
-two-way table.
+The scheme is easy to describe and shared by all instances, but it does not give m n independent
+draws: given the pool it converges to the values *of the pool* (spec 2.6). The standard errors
+include both sources: terms X[a, b] of order a and pool row b are crossed, and the variance of their
+mean is s_rows^2 / m + s_columns^2 / n - s_rest^2 / (m n), from the row means, the column means and
+the residuals of the two-way table.
 
 Letters: N games, P players, m orders, n pool rows, G strata, K scores.
 """
@@ -21,23 +21,24 @@ from xaijax.estimators.draws.designs import Design
 from xaijax.estimators.draws.run import DrawnRows, asked_terms, chunk_of
 from xaijax.games.run import GameRun
 
-LEVEL = 0.05  # of the bound on what the pool leaves
+LEVEL = 0.05  # error probability of the bound for the pool
 
 
 def sizes(samples: int, strata: int) -> tuple[int, int]:
-    """(orders, pool rows) with orders x pool rows <= samples, both near the root."""
+    """(orders, pool rows) with orders x pool rows <= samples, both near the square root."""
     orders = math.isqrt(samples)
     pool = samples // orders
     return orders, max(strata, pool - pool % strata)
 
 
 def pool_bound(pool: int, width: float = 1.0) -> float:
-    """How far a pool of this number of rows may be off in one rate, by Hoeffding at 95 %."""
+    """Hoeffding bound at 95 % on the error of one rate from a pool of this number of rows."""
     return width * math.sqrt(math.log(2 / LEVEL) / (2 * pool))
 
 
 def refuse_means(game: GameRun, design: Design, samples: int, strata: int, K: int = 1) -> None:
-    """Raises MemoryPlanError if the means of orders and pool rows do not fit; K: at least."""
+    """Raises MemoryPlanError if the means of orders and pool rows do not fit; K: at least this
+    many."""
     m, n = sizes(samples, strata)
     numbers = (m * strata + 2 * n) * design.terms * K
     memory = game.engine.memory
@@ -53,8 +54,8 @@ def refuse_means(game: GameRun, design: Design, samples: int, strata: int, K: in
 def crossed(
     game: GameRun, design: Design, rows: DrawnRows, factors: np.ndarray, samples: int
 ) -> list[np.ndarray]:
-    """Follows every order with every row of the pool, for all games. Returns values, their standard
-    errors, and the part of these that the pool leaves; [N, T, K] each.
+    """Combines every order with every row of the pool, for all games. Returns (values, their
+    standard errors, the pool's part of these); [N, T, K] each.
     """
     refuse_means(game, design, samples, rows.strata, game.probe().outputs)
     m, n = sizes(samples, rows.strata)

@@ -1,9 +1,8 @@
-"""Draws of (order, x, u): influences sampled from single hybrids.
+"""Samples influences from single hybrids, by draws of (order, x, u).
 
-Every draw has coalitions of its own (`designs`) and one donor u, and, for quantities of the whole
-data, one row x. What is drawn for coalitions depends on (seed, draw); the donor of an individual on
-(seed, its bytes, draw). Means of the terms have standard errors, and intervals that hold at every
-look.
+Every draw has its own coalitions (`designs`) and one donor u, and, for quantities of the whole
+data, one row x. The coalitions depend on (seed, draw), the donor of an individual on (seed, its
+bytes, draw). Means of the terms have standard errors, and intervals that hold at every check.
 
 Letters: N games, n games of a run, G strata, D draws, P players, L coalitions of a draw, T terms, K
 scores.
@@ -30,7 +29,7 @@ ROWS_AT_A_TIME = 1 << 20
 
 
 class DrawnRows:
-    """The instances and donors that the draws of a game take."""
+    """The instances and donors of the draws of a game."""
 
     def __init__(self, game: GameRun, seed: int, shared: bool) -> None:
         """shared: all individuals take the same donors.
@@ -50,7 +49,7 @@ class DrawnRows:
             self._keys = game.fingerprints()
 
     def drawn(self, n: int, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """(instance, donor) of the draws first..stop-1 of game n; int64 each. Strata take turns."""
+        """(instance, donor) of the draws first..stop-1 of game n; int64 each. Strata alternate."""
         stream, G = (sampling.DONORS,), self.strata
         if self._keys is not None:
             key = int(self._keys[n])
@@ -70,13 +69,14 @@ class DrawnRows:
 
 
 def chunk_of(design: Design) -> int:
-    """How many draws are summed together: by the design alone, so that results are identical."""
+    """Number of draws that are summed together, by the design alone, so that results are
+    identical."""
     return max(1, ROWS_OF_CHUNK // design.coalitions)
 
 
 @dataclass
 class Sampling:
-    """A run of draws for some of the games: `step` goes on, `moments` holds the results."""
+    """A run of draws for some of the games: `step` continues, `moments` holds the results."""
 
     game: GameRun
     design: Design
@@ -88,7 +88,7 @@ class Sampling:
     def step(self, stop: int) -> None:
         """Draws until `stop` draws are done.
 
-        Chunks are asked together if that is possible, and added up one by one.
+        Chunks are evaluated together if possible, and summed one by one.
         """
         chunk, values = chunk_of(self.design), drawn_values(self.game, self.design.coalitions)
         rows = len(self.chosen) * self.design.coalitions * chunk
@@ -99,7 +99,7 @@ class Sampling:
             drawn = [self.rows.drawn(int(n), first, last) for n in self.chosen]
             both = np.stack(drawn, axis=1)
             terms = asked_terms(self.game, self.design, both, first, values)
-            if terms is None:  # asked again row by row, to name the answer that is wrong
+            if terms is None:  # evaluated again row by row, to name the invalid output
                 values, together = None, chunk
                 continue
             while self.done < last:
@@ -111,7 +111,7 @@ class Sampling:
                 self.done = end
 
     def only(self, left: np.ndarray) -> Sampling:
-        """The run of some of its games, bool [n]; this one must not go on."""
+        """The run of the games bool [n]; this one must not be continued."""
         m = self.moments
         moments = TermMoments(m.count.copy(), m.mean[left], m.square[left])
         return replace(self, chosen=self.chosen[left], moments=moments)
@@ -120,10 +120,10 @@ class Sampling:
 def asked_terms(
     game: GameRun, design: Design, drawn: Any, first: int, values: Values | None = None
 ) -> np.ndarray | None:
-    """The terms of D draws of each game from draw `first` on, [n, D, T, K]; None: an answer of
-    `values` is bad.
+    """The terms of D draws of each game from draw `first` on, [n, D, T, K]; None: an output of
+    `values` is invalid.
 
-    drawn: instance and donor, int [n, D] each; values: what answers without rows, see
+    drawn: instance and donor, int [n, D] each; values: the players' terms that replace rows, see
     `parts_of_draws`.
     """
     instance, donor = drawn
@@ -145,7 +145,7 @@ def asked_terms(
 
 
 def runs(game: GameRun, design: Design, rows: DrawnRows, joint: bool = False) -> Iterator[Sampling]:
-    """The runs of all games, as many in each as fit the memory together."""
+    """The runs of all games, each with as many games as fit the memory."""
     per_game, K = chunk_of(design) * design.coalitions, game.probe().outputs
     fits = min(ROWS_AT_A_TIME, game.engine.memory.fits("answers", 64 + 32 * K))
     step = max(1, min(fits // per_game, game.engine.rows_at_a_time))
@@ -238,8 +238,8 @@ def bernstein_half_width(
 ) -> np.ndarray:
     """Half-widths that hold together with probability 1 - delta, float64 [n, T, K].
 
-    They follow empirical Bernstein (Audibert, Munos and Szepesvari 2009, theorem 1), for terms of
-    width `width`, each stratum with its share of delta: sqrt(2 V log(3/delta) / n) + 3 width
+    They are empirical Bernstein bounds (Audibert, Munos and Szepesvari 2009, theorem 1) for terms
+    of width `width`, each stratum with its share of delta: sqrt(2 V log(3/delta) / n) + 3 width
     log(3/delta) / n.
     """
     log = math.log(3 * len(factors) / delta)

@@ -73,7 +73,7 @@ def add_commands(commands: Any) -> None:
 
 
 def serve_guest(arguments: argparse.Namespace) -> None:
-    """`xaijax guest serve`: say where it listens, and listen."""
+    """`xaijax guest serve`: prints the address, and listens."""
     settings = read_settings(arguments.config, (*GUEST, "policy", "tls"))
     tls = settings.tls()
     guest = guest_of(settings)
@@ -95,7 +95,7 @@ def check_audit(arguments: argparse.Namespace) -> None:
 
 
 def make_secret(arguments: argparse.Namespace) -> None:
-    """`xaijax guest secret`: a new file for the owner's eyes only; never written over."""
+    """`xaijax guest secret`: a new file that only its owner can read; never overwritten."""
     path = Path(arguments.file)
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -121,7 +121,7 @@ def explain_rows(arguments: argparse.Namespace) -> None:
 
 
 def align_lists(arguments: argparse.Namespace) -> None:
-    """`xaijax host align`: guests then go by this list for this host, until they restart."""
+    """`xaijax host align`: guests then use this list for this host, until they restart."""
     settings = read_settings(arguments.config, (*HOST, *HOST_OPTIONS, "tls"))
     file_to_write(arguments.out, "out")
     common = host_of(settings).align()
@@ -169,13 +169,13 @@ def _config(actions: Any, name: str, about: str, run: Run) -> Any:
 
 HOST_OPTIONS = (
     "reference", "index", "estimator", "end_weight", "version", "batch", "deadline", "budget",
-    "link", "seed", "batch_size", "max_memory", "tolerance", "tile",
+    "link", "seed", "batch_size", "max_memory", "tolerance", "tile", "path",
 )  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
 class SettingsFile:
-    """One file: its entries, and where it lies."""
+    """A settings file: its entries and its path."""
 
     path: Path
     entries: Mapping[str, Any]
@@ -233,7 +233,7 @@ def refuse_unknown(
 def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.ndarray]:
     """A CSV file with a header: identifiers [N] (texts), names [F] of the others, rows [N, F].
 
-    Raises InputError for a file that is none, without that column, and for entries that are no
+    Raises InputError for a file that is not CSV or lacks that column, and for entries that are not
     numbers; the text names the line and the column, and not the entry.
     """
     try:
@@ -266,8 +266,8 @@ def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.nd
 def read_lines(path: Path, name: str) -> list[str]:
     """Identifiers, one a line.
 
-    Lines end where a text file's do; other characters that separate lines for Unicode may be in an
-    identifier. A byte-order mark is none.
+    Lines end as in text files; an identifier may contain other line separators of Unicode. A
+    byte-order mark is ignored.
     """
     try:
         lines = path.read_text("utf-8-sig").split("\n")  # \r\n and \r are read as \n
@@ -281,7 +281,7 @@ def guest_of(settings: SettingsFile) -> Guest:
     identifiers, columns, rows = read_table(settings.file("rows"), settings.needed("identifier"))
     parts = settings.entries.get("parts")
     if isinstance(parts, Mapping):
-        parts = {name: load_part(settings.path.parent / str(one)) for name, one in parts.items()}
+        parts = {name: load_part(settings.path.parent / str(file)) for name, file in parts.items()}
     policy = settings.entries.get("policy", {})
     names = [field.name for field in dataclasses.fields(Policy)]
     refuse_unknown(settings.path, policy, names, "policy.")

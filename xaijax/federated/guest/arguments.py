@@ -1,4 +1,4 @@
-"""What a `Guest` is made with, read and checked.
+"""Reads and checks the arguments of a `Guest`.
 
 Letters: N rows, F columns of the guest.
 """
@@ -66,7 +66,7 @@ def parts_of(parts: Any, policy: Policy, rows: np.ndarray) -> dict[str, Any]:
 
 
 def party_of(party: Any, parts: Mapping[str, Any]) -> str:
-    """The guest's own name, as its parts or it itself say; "" if nobody does."""
+    """The guest's own name, from `party` or its parts; "" if it has none."""
     if party is not None and not (isinstance(party, str) and 0 < len(party) <= LONGEST):
         raise InputError(f"party must be a text of 1 to {LONGEST} characters, got {party!r:.60}.")
     for version, part in parts.items():
@@ -81,33 +81,33 @@ def party_of(party: Any, parts: Mapping[str, Any]) -> str:
 
 
 class GuestColumns:
-    """Places of a guest's columns: in the table as given, in the rows kept, and in each part.
+    """Positions of a guest's columns: in the given table, in the kept rows, and in each part.
 
-    Rows are kept in the order of the first part that has names, so that a table whose columns
-    change places keeps its fingerprint and its noise.
+    Rows are kept in the order of the first part that has names, so that reordering a table's
+    columns does not change its fingerprint or its noise.
     """
 
     def __init__(self, rows: Any, feature_names: Any, parts: Mapping[str, Any], F: int) -> None:
         """rows: as given, an array or a frame [N, F]. Raises InputError for other columns."""
         named = {v: p.feature_names for v, p in parts.items() if getattr(p, "feature_names", None)}
         self.labels = _labels(rows, feature_names, bool(named), F)
-        kept: Sequence[str] | None = next(iter(named.values()), self.labels)
+        kept_names: Sequence[str] | None = next(iter(named.values()), self.labels)
         if self.labels is None and len(set(named.values())) > 1:
             raise InputError(
                 f"rows is an array, and the parts of {list(named)} name its columns in different "
                 "orders. Give a frame, or feature_names=."
             )
-        self.kept: Sequence[str] | None = kept
-        self.given = list(range(F))  # kept columns, as places in the table that was given
+        self.kept_names: Sequence[str] | None = kept_names
+        self.places = list(range(F))  # of the kept columns in the table that was given
         self.of = {version: list(range(F)) for version in parts}  # of a part, as places in kept
-        if self.labels is None or kept is None:
+        if self.labels is None or kept_names is None:
             return
         for version, names in named.items():
             columns_by_name(self.labels, names, "rows", f"the part of version {version!r}")
-            self.of[version] = columns_by_name(kept, names, "rows", "the part")
+            self.of[version] = columns_by_name(kept_names, names, "rows", "the part")
         if named:
-            self.given = columns_by_name(self.labels, kept, "rows", "the part")
-            unnamed = [list(kept).index(one) for one in self.labels]
+            self.places = columns_by_name(self.labels, kept_names, "rows", "the part")
+            unnamed = [list(kept_names).index(label) for label in self.labels]
             self.of |= {version: unnamed for version in parts if version not in named}
 
 
@@ -126,13 +126,13 @@ def reference_row(reference: Any, rows: np.ndarray, columns: GuestColumns) -> np
     if isinstance(reference, str):
         checks.one_of(reference, "reference", ("median",))
         return np.median(rows, axis=0)
-    row, places = checks.as_array(reference, "reference").astype(np.float64), columns.given
-    if is_labelled(reference) and columns.labels is not None and columns.kept is not None:
+    row, places = checks.as_array(reference, "reference").astype(np.float64), columns.places
+    if is_labelled(reference) and columns.labels is not None and columns.kept_names is not None:
         labels = [str(label) for label in reference.index]
-        places = columns_by_name(labels, columns.kept, "reference", "rows")
+        places = columns_by_name(labels, columns.kept_names, "reference", "rows")
         row = row[places]
     elif row.shape == rows.shape[1:]:
-        row = row[columns.given]
+        row = row[columns.places]
     if row.shape != rows.shape[1:] or not np.isfinite(row).all():
         raise InputError(
             f"reference must be 'median' or {rows.shape[1]} finite numbers, got shape {row.shape}."

@@ -1,4 +1,4 @@
-"""The guest's log: who asked for how much, in a chain that no entry can be taken out of.
+"""The guest's log: who asked for how much, in a chain from which no entry can be removed.
 
 Each line carries an HMAC, under a key derived from the guest's secret, of itself and of the one
 before. It holds no row, no identifier, no token and no key. It is a file of JSON lines rather
@@ -22,7 +22,7 @@ from xaijax.core.errors import InputError
 from xaijax.core.files import append
 from xaijax.results.files.npz import as_path
 
-START = "0" * 64  # what stands before the first entry
+START = "0" * 64  # the code before the first entry
 TAIL = "torn"  # the event that says that the last line of a killed process was cut off
 
 
@@ -35,7 +35,7 @@ class AuditLog:
         self._key = hmac.digest(secret, b"xaijax.federated audit", "sha256")
         self.count, self.head = 0, START
         self.instances = 0  # that went out, by all entries
-        self.counts: str | None = None  # the last mark of the counts of queries
+        self.counts: str | None = None  # the last fingerprint of the counts of queries
         self.entries: list[dict[str, Any]] = []  # of a log in memory
         if path is not None and path.exists():
             torn = self.read(path)
@@ -91,7 +91,7 @@ class AuditLog:
 
 
 def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
-    """Checks a guest's log: whether an entry was changed, taken out or put in.
+    """Checks a guest's log: whether an entry was changed, removed or inserted.
 
     The log (audit.jsonl in the guest's state folder) says who asked when, for how many instances,
     for which model version, and what was refused. It holds no row, identifier, token or key. Each
@@ -108,7 +108,7 @@ def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
         line that a killed process left unfinished does not count.
 
     Raises:
-        InputError: an entry was changed, taken out or put in, or the secret is another one.
+        InputError: an entry was changed, removed or inserted, or the secret is a different one.
         OSError: the file cannot be read.
 
     Example:
@@ -132,10 +132,10 @@ def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
     return log.count, log.head
 
 
-# The file holds pseudonyms, HMACs under a key derived from the guest's secret, and counts. A mark,
-# an HMAC of a sum over all of them, goes into the guest's log, so that another file does not pass
-# for this one. Queries are counted before they are logged; so the file also says which mark the
-# log had at that time, and proves both.
+# The file holds pseudonyms, HMACs under a key derived from the guest's secret, and counts. Their
+# fingerprint, an HMAC of a sum over all of them, goes into the guest's log, so that another file is
+# not taken for this one. Queries are counted before they are logged. The file therefore also says
+# which fingerprint the log had at that time, and proves both.
 
 MODULUS = 1 << 256
 
@@ -171,16 +171,16 @@ class QueryCounts:
         self._sum = sum(self._weight(who, count) for who, count in rows) % MODULUS
         marks = self._base.execute("SELECT logged, proof FROM marks").fetchone()
         self.logged: str | None = None if marks is None else marks[0]
-        # Whether the counts are those that this class wrote with the mark of the log.
+        # Whether the counts are those that this class wrote with the fingerprint in the log.
         self.known = marks is None or hmac.compare_digest(str(marks[1]), self._proof())
 
     @property
-    def mark(self) -> str:
-        """Mark of all that is counted; another one after each charge."""
+    def fingerprint(self) -> str:
+        """The fingerprint of all that is counted; it differs after each charge."""
         return self._mac(b"mark", self._sum.to_bytes(32, "big"))
 
     def _proof(self) -> str:
-        return self._mac(b"proof", f"{self.mark} {self.logged}".encode())
+        return self._mac(b"proof", f"{self.fingerprint} {self.logged}".encode())
 
     def _mac(self, purpose: bytes, content: bytes) -> str:
         return hmac.digest(self._key, purpose + b"\0" + content, "sha256")[:16].hex()
@@ -202,14 +202,14 @@ class QueryCounts:
     def charge(self, identifiers: Sequence[bytes], logged: str | None = None) -> None:
         """Counts one query for each, all or none; the count is on the disk before this returns.
 
-        logged: the mark that the log has now.
+        logged: the fingerprint that the log has now.
         """
-        who = [self._pseudonym(one) for one in identifiers]
-        counts = [self._count(one) for one in who]
+        who = [self._pseudonym(name) for name in identifiers]
+        counts = [self._count(pseudonym) for pseudonym in who]
         before = self._sum, self.logged
         added = sum(
-            self._weight(one, n + 1) - self._weight(one, n)
-            for one, n in zip(who, counts, strict=True)
+            self._weight(pseudonym, n + 1) - self._weight(pseudonym, n)
+            for pseudonym, n in zip(who, counts, strict=True)
         )
         self._sum, self.logged = (self._sum + added) % MODULUS, logged
         try:
@@ -225,7 +225,7 @@ class QueryCounts:
             self._base.executemany(
                 "INSERT INTO queries VALUES (?, 1) "
                 "ON CONFLICT (who) DO UPDATE SET count = count + 1",
-                [(one,) for one in who],
+                [(pseudonym,) for pseudonym in who],
             )
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""`Guest`: a party with rows and a part of a model, which answers as its policy allows.
+"""`Guest`: a party with rows and a part of a model, which answers within its policy.
 
 Letters: N rows, F columns of the guest, E numbers of an answer, n rows asked for.
 """
@@ -44,7 +44,7 @@ from xaijax.tables.rows import rows_of
 
 @public_class
 class Guest:
-    """A guest: the party that keeps its rows and answers a host about them, as its policy allows.
+    """A guest: the party that keeps its rows and answers a host within its policy.
 
     A split model has one part for each party. The guest's part g maps one row of the guest's
     columns to a few numbers. A host, the party that explains, asks for instances by identifier.
@@ -54,8 +54,8 @@ class Guest:
 
     Args:
         rows: array or frame of finite numbers [N, F], the guest's columns.
-        identifiers: texts or whole numbers [N], one for each row, no two the same. 7 and "7" are
-            the same identifier. Each has 1 to 1,024 bytes in UTF-8.
+        identifiers: texts or integers [N], one per row, all different. 7 and "7" are the same
+            identifier. Each has 1 to 1,024 bytes in UTF-8.
         parts: the guest's part of the model, a `Part` or `FunctionPart`; or {"model version":
             part}. A part without a version has the version "1". None is accepted if the policy
             names an arbiter: rows then go to the arbiter, and no host gets an answer.
@@ -125,7 +125,7 @@ class Guest:
         known = identifiers_of(identifiers, "identifiers")
         if len(known) != N:
             raise InputError(f"identifiers has {len(known):,} entries for {N:,} rows; one each.")
-        self._row_of = {one: row for row, one in enumerate(known)}
+        self._row_of = {identifier: row for row, identifier in enumerate(known)}
         self.policy = Policy() if policy is None else policy
         if not isinstance(self.policy, Policy):
             raise InputTypeError(f"policy must be a Policy, got {type(policy).__name__}.")
@@ -133,14 +133,14 @@ class Guest:
         self._parts = arguments.parts_of(parts, self.policy, self._rows)
         self._party = arguments.party_of(party, self._parts)
         self._columns = arguments.GuestColumns(rows, feature_names, self._parts, F)
-        self._rows = np.ascontiguousarray(self._rows[:, self._columns.given])
+        self._rows = np.ascontiguousarray(self._rows[:, self._columns.places])
         self._reference = arguments.reference_row(reference, self._rows, self._columns)
         self._identifiers = known
         # By identifier: the same people in another order are the same people.
         order = sorted(range(N), key=lambda place: known[place])
         content = hashlib.sha256(self._rows[order].tobytes() + self._reference.tobytes())
-        for one in (known[place] for place in order):
-            content.update(len(one).to_bytes(4, "big") + one)
+        for identifier in (known[place] for place in order):
+            content.update(len(identifier).to_bytes(4, "big") + identifier)
         self._content = content.digest()
         self._aligned = _listed(aligned, self._row_of)
         self._aligned_with: dict[Names, tuple[bytes, ...]] = {}  # by private set intersection
@@ -212,7 +212,7 @@ class Guest:
         pair, nonce = KeyPair.new(), secrets.token_bytes(NONCE)
         said = (request.public_key, request.nonce, pair.public, nonce)
         texts = (version, request.party, request.release, self._party, release)
-        key = pair.agree(request.public_key, *said, *(one.encode() for one in texts))
+        key = pair.agree(request.public_key, *said, *(text.encode() for text in texts))
         session = self._sessions.add(Session(names, key, version, part))
         self.audit.add("open", peer=names[0], version=version)
         width = part.width if part is not None else 0
@@ -242,7 +242,7 @@ class Guest:
                 "same. Agree on one list (aligned=), or use private set intersection.",
             )
         session.rows = dict(
-            zip(session.key.tokens(aligned), (self._row_of[one] for one in aligned), strict=True)
+            zip(session.key.tokens(aligned), (self._row_of[i] for i in aligned), strict=True)
         )
         session.rows[session.key.reference_token()] = -1
         self.audit.add("align", peer=names[0], identifiers=len(aligned))
@@ -270,18 +270,18 @@ class Guest:
         return {"number": request.number, "width": answers.shape[1], "values": numbers(answers)}
 
     def _sent(self, event: str, **facts: Any) -> None:
-        """Logs what goes out, with a mark of the counts that identifies their file later."""
-        self.audit.add(event, **facts, counts=self._counts.mark)
+        """Logs what goes out, with a fingerprint of the counts that identifies their file later."""
+        self.audit.add(event, **facts, counts=self._counts.fingerprint)
 
     def _due(self, session: Session, request: Any) -> tuple[list[bytes], np.ndarray]:
-        """Tokens and rows of the request that is next in a session; all that must hold of it."""
+        """Tokens and rows of the next request of a session; raises Refused if it is not allowed."""
         if session.part is None:
             raise Refused("policy", "parts: this guest has none; its rows go to an arbiter only.")
         if request.number != session.number + 1:
             raise Refused(
                 "message",
                 f"number: {request.number} came where {session.number + 1} is next. Open another "
-                "session for what was not answered.",
+                "session for the missing answers.",
             )
         if session.busy:
             raise Refused("message", "number: the request before is still being answered.")
@@ -313,10 +313,10 @@ class Guest:
                 self.audit.add("intersect", peer=names[0], identifiers=int(request.count))
             return reply
         with self._lock:
-            found = self._intersections.pop(names, None)
-        if found is None:
+            intersection = self._intersections.pop(names, None)
+        if intersection is None:
             raise Refused("session", "intersection: step 1 comes first.")
-        common = found.common(request.setup, request.response)
+        common = intersection.common(request.setup, request.response)
         with self._lock:
             self._aligned_with[names] = common
         return {"count": len(common)}
@@ -354,7 +354,7 @@ class Guest:
     def _asked(
         self, session: Session, data: bytes, done: set[bytes]
     ) -> tuple[list[bytes], np.ndarray]:
-        """Tokens of a request and their rows, -1 for the reference; all that must hold of them."""
+        """Tokens of a request and their rows, -1 for the reference; raises Refused for bad ones."""
         if session.rows is None:
             raise Refused("aligned", "identifiers: compare the lists (Align) before asking.")
         tokens = split_tokens(data)
@@ -362,7 +362,7 @@ class Guest:
             raise Refused(
                 "size", f"tokens: {len(tokens)} in one request; at most {self.policy.most}."
             )
-        unknown = sum(one not in session.rows for one in tokens)
+        unknown = sum(token not in session.rows for token in tokens)
         if unknown:
             raise Refused("token", f"tokens: {unknown:,} of {len(tokens):,} stand for no row here.")
         again = len(tokens) - len(set(tokens) - done)
@@ -372,7 +372,7 @@ class Guest:
                 f"tokens: {again:,} of {len(tokens):,} were answered before under this key, or "
                 "occur in the request twice.",
             )
-        rows = np.array([session.rows[one] for one in tokens], np.int64)
+        rows = np.array([session.rows[token] for token in tokens], np.int64)
         if (rows >= 0).sum() < self.policy.fewest:
             raise Refused(
                 "policy",
@@ -433,7 +433,7 @@ class Guest:
         return answers
 
     def _state(self, part: Any, version: str) -> bytes:
-        """What changes when answers would; it says nothing without the secret."""
+        """A digest that changes if answers would; it reveals nothing without the secret."""
         digest = hmac.new(self._secret, b"xaijax.federated state", "sha256")
         policy = self.policy
         shape = None if part is None else (part.kind, part.columns, part.width)
@@ -455,7 +455,7 @@ def _agree(counts: QueryCounts, log: AuditLog, folder: Path | None) -> None:
     Queries are counted before they are logged, so that the counts are never the smaller ones.
     """
     counted = counts.total()
-    same = counts.known and log.counts in (None, counts.mark, counts.logged)
+    same = counts.known and log.counts in (None, counts.fingerprint, counts.logged)
     if not same or counted < log.instances or (counted and not log.count):
         counts.close()
         raise InputError(
@@ -470,7 +470,7 @@ def _listed(aligned: Any, row_of: Mapping[bytes, int]) -> tuple[bytes, ...]:
     if aligned is None:
         return tuple(row_of)
     listed = identifiers_of(aligned, "aligned")
-    missing = sum(one not in row_of for one in listed)
+    missing = sum(identifier not in row_of for identifier in listed)
     if missing:
         raise InputError(
             f"aligned: {missing:,} of {len(listed):,} identifiers are not those of any row. Take "

@@ -1,4 +1,4 @@
-"""What a guest allows: stated once, checked at each request.
+"""The policy of a guest: stated once, checked at each request.
 
 Letters: F columns of the guest, E numbers in one answer, N rows, J bits of a draw.
 """
@@ -27,10 +27,10 @@ TOKENS = 1024  # in one request
 @public_class
 @dataclass(frozen=True)
 class Policy:
-    """What a guest answers, and to whom. It is checked at each request.
+    """Says which requests a guest answers, and whose. It is checked at each request.
 
-    A request is a list of tokens. A token is a code that stands, in one session, for an identifier
-    or for the reference. E is how many numbers an answer has.
+    A request is a list of tokens. A token is a code for an identifier, or for the reference, in one
+    session. E is the number of numbers in an answer.
 
     Args:
         fewest: int. It is the least number of instances in one request; the reference does not
@@ -44,11 +44,10 @@ class Policy:
         quantum: float above 0 or None. Answers are rounded to multiples of it. None: they are not
             rounded.
         epsilon: float above 0 or None. It sets the noise in every answer: discrete Laplace noise of
-            scale E (high - low) / epsilon on multiples of 2^-20. Whoever sees an answer can tell
-            two rows apart by a factor of at most e^epsilon. The noise is a function of the guest's
+            scale E (high - low) / epsilon on multiples of 2^-20. The probabilities of an answer for
+            two rows differ by a factor of at most e^epsilon. The noise is a function of the guest's
             secret, the identifier and its row, the model version, the part's numbers, the bounds
-            and epsilon. The same noise therefore comes again if the same is asked again. None:
-            there is no noise.
+            and epsilon. A repeated request therefore gets the same noise. None: there is no noise.
         bounds: (low, high) within a million, or None. The numbers of an answer are clipped to it.
             It is needed with `epsilon`, and only then accepted.
         hosts: names of certificates that may ask. If empty, any name that the guest's authority
@@ -168,7 +167,7 @@ def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
 
 def _texts(values: Any, name: str) -> tuple[str, ...]:
     listed = isinstance(values, Sequence) and not isinstance(values, str | bytes)
-    if not listed or not all(isinstance(one, str) for one in values):
+    if not listed or not all(isinstance(value, str) for value in values):
         raise InputTypeError(f"{name} must be a list of texts, got {values!r}.")
     return tuple(values)
 
@@ -196,13 +195,13 @@ def noise_key(
     epsilon: float,
     rest: bytes = b"",
 ) -> bytes:
-    """What the noise of one answer is drawn from; another row, version or epsilon has another.
+    """The seed of the noise of one answer; another row, version or epsilon has another.
 
     rest: all else that an answer depends on. One draw on two different answers would cancel in
     their difference.
     """
     parts = (identifier, row, version.encode(), float(epsilon).hex().encode(), rest)
-    said = b"".join(len(one).to_bytes(8, "big") + one for one in parts)
+    said = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return hmac.digest(secret, b"xaijax.federated noise" + said, "sha256")
 
 
@@ -211,11 +210,11 @@ def noisy(
 ) -> np.ndarray:
     """Answers [N, E], clipped to [low, high], on the lattice, with discrete Laplace noise; [N, E].
 
-    The scale is that of the difference of two full rows, E (high - low) / epsilon: whoever sees an
-    answer can tell two rows apart by a factor of at most e^epsilon, up to the 2^-63 per number that
-    the bits of the draws are rounded to and as far as HMAC-SHA256 looks random. Sums and bounds are
-    whole numbers, so no rounding of floating-point noise reveals the answer (Mironov 2012, "On
-    significance of the least significant bits for differential privacy").
+    The scale is that of the difference of two full rows, E (high - low) / epsilon. The
+    probabilities of an answer for two rows differ by a factor of at most e^epsilon, up to 2^-63 per
+    number, to which the bits of the draws are rounded, and if HMAC-SHA256 is a random function.
+    Sums and bounds are whole numbers, so no rounding of floating-point noise reveals the answer
+    (Mironov 2012, "On significance of the least significant bits for differential privacy").
 
     keys: [N], each from `noise_key`.
     """

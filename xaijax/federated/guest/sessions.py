@@ -1,4 +1,4 @@
-"""What a guest or an arbiter remembers of the conversations that are open."""
+"""The open sessions of a guest or an arbiter."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Sessions:
         """Keeps a session; returns its new identifier."""
         session.touched = self._clock()
         self._drop_old()
-        same = [name for name, one in self._open.items() if one.names == session.names]
+        same = [name for name, known in self._open.items() if known.names == session.names]
         if len(same) >= self._most:
             del self._open[min(same, key=lambda name: self._open[name].touched)]
         name = secrets.token_bytes(SESSION)
@@ -69,5 +69,5 @@ class Sessions:
 
     def _drop_old(self) -> None:
         now = self._clock()
-        for name in [k for k, one in self._open.items() if now - one.touched > LIFETIME]:
+        for name in [k for k, session in self._open.items() if now - session.touched > LIFETIME]:
             del self._open[name]

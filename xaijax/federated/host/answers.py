@@ -1,4 +1,4 @@
-"""What guests answered, kept so that nothing is asked twice; in memory, or in a file as well.
+"""Answers of guests, kept so that nothing is requested twice; in memory, or in a file as well.
 
 The file names rows by their place in the aligned list, sorted, so that the same people in another
 order are the same; and the list by a salted digest: it holds no identifier. Records are written as
@@ -40,7 +40,7 @@ class GuestAnswers:
         self._take(identifiers)
         self._rows: dict[int, np.ndarray] = {}  # by rank
         self._length: int | None = None  # of the file as this host left it; None: there is none
-        self.again: Counter[int] = Counter()  # how often answered places were asked again
+        self.again: Counter[int] = Counter()  # number of repeated requests for each place
         # State, width, version, release; None: nothing answered.
         self.facts: dict[str, Any] | None = None
         if path is not None and path.exists():
@@ -65,7 +65,7 @@ class GuestAnswers:
             )
 
     def realign(self, identifiers: Sequence[bytes]) -> None:
-        """Goes by another list of identifiers; see `check_list`."""
+        """Replaces the list of identifiers; see `check_list`."""
         self.check_list(identifiers)
         self._take(identifiers)
 
@@ -76,23 +76,23 @@ class GuestAnswers:
         self._rank = {place: rank for rank, place in self._place.items()}
 
     def missing(self, places: Sequence[int]) -> list[int]:
-        """The places that were not answered yet."""
+        """The positions without answers so far."""
         return [place for place in places if self._rank[place] not in self._rows]
 
     @property
     def places(self) -> list[int]:
-        """Places of people who were answered, those asked again least often first."""
+        """Places of people who were answered, those with the fewest repeated requests first."""
         known = [self._place[rank] for rank in self._rows if rank != REFERENCE]
         return sorted(known, key=lambda place: (self.again[place], place))
 
     def rows(self, places: Sequence[int]) -> np.ndarray:
-        """Answers [n, E] at these places, which must all be answered."""
+        """Answers [n, E] at these positions; all must have answers."""
         return np.stack([self._rows[self._rank[place]] for place in places])
 
     def fit(self, width: int, version: str | None, release: str) -> None:
-        """Raises FederatedProtocolError if kept answers are not those that are wanted now.
+        """Raises FederatedProtocolError if kept answers are not of this width, version and release.
 
-        version: None takes any.
+        version: None accepts any.
         """
         if self.facts is None:
             return
@@ -110,7 +110,7 @@ class GuestAnswers:
             )
 
     def begin(self, facts: Mapping[str, Any]) -> None:
-        """Keeps what the guest says of itself, before its first answer."""
+        """Keeps the guest's facts about itself, before its first answer."""
         if self.facts is None:
             if self._path is not None:
                 self._start(self._path, facts)
@@ -130,7 +130,7 @@ class GuestAnswers:
         new = [(self._rank[place], np.array(row)) for place, row in zip(places, rows, strict=True)]
         self._rows.update(new)
         if self._path is not None:
-            self._length = append(self._path, b"".join(_record(*one) for one in new))
+            self._length = append(self._path, b"".join(_record(*pair) for pair in new))
 
     def forget(self) -> None:
         """Drops all answers, and the file."""
@@ -201,25 +201,25 @@ def alone_in(folder: Path | None, answers: Iterable[GuestAnswers]) -> Iterator[N
         return
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
-        if sys.platform != "win32":  # which opens no folders; what was written shows there too
+        if sys.platform != "win32":  # which opens no folders; `check_file` sees other writers there
             opened = os.open(folder, os.O_RDONLY)
             held.callback(os.close, opened)  # which gives the lock back
             try:
                 lock(opened, wait=False)
             except BlockingIOError:
                 raise InputError(_shared(folder)) from None
-            except OSError:  # a file system without locks; what was written shows all the same
+            except OSError:  # a file system without locks; `check_file` sees other writers
                 pass
-        for one in answers:
-            one.check_file()
+        for guest_answers in answers:
+            guest_answers.check_file()
         yield
 
 
 def _shared(folder: Path) -> str:
     return (
         f"answers: another host uses the folder {folder}, and two hosts would mix what guests "
-        "answered. Name another folder; or, when that host is done, make this Host again, which "
-        "then reads what is there."
+        "answered. Name another folder; or, when that host is done, construct this Host again, "
+        "which then reads the answers in the folder."
     )
 
 
@@ -230,6 +230,6 @@ def _record(place: int, row: np.ndarray) -> bytes:
 
 def _digest(salt: str, identifiers: Sequence[bytes]) -> str:
     digest = hashlib.sha256(bytes.fromhex(salt))
-    for one in identifiers:
-        digest.update(len(one).to_bytes(4, "big") + one)
+    for identifier in identifiers:
+        digest.update(len(identifier).to_bytes(4, "big") + identifier)
     return digest.hexdigest()

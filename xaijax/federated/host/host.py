@@ -17,7 +17,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import FederatedProtocolError, InputError, InputTypeError
 from xaijax.core.public import public_class
-from xaijax.core.typing import Devices, Progress, Rows
+from xaijax.core.typing import AnswerPath, Devices, Progress, Rows
 from xaijax.estimators.driver import EstimatorName
 from xaijax.federated.host.answers import REFERENCE, GuestAnswers, alone_in
 from xaijax.federated.host.queries import Conversation, check_distinct
@@ -56,8 +56,8 @@ class Host:
     host builds all coalitions from these, on the rows [host's columns | guests' answers]. No guest
     therefore learns which coalitions are asked, nor labels, the host's rows, the reference of the
     host's columns or the explanation. Answers are kept as long as this object lives (`forget` drops
-    them): to explain the same instances again asks for nothing, and to explain after a
-    `FederatedPeerLost` asks only for what is missing. With an arbiter nothing is kept.
+    them). Explaining the same instances again needs no request, and after a `FederatedPeerLost`
+    only missing answers are requested. With an arbiter nothing is kept.
 
     Args:
         model: `SplitModel`. None with `arbiter`, which holds a joint model.
@@ -67,7 +67,7 @@ class Host:
             columns are refused.
         guests: {"name": transport}, with the names of the model. A transport is a `Connection`, or
             `InMemory` in one process.
-        identifiers: texts or whole numbers [L], no two the same: the aligned list, whose
+        identifiers: texts or integers [L], all different: the aligned list, whose
             identifiers the host and every guest have. `align` can find it.
         reference: "median" of the background; "na" (missing) for models with allow_nan=True; or one
             row [H]. It is of the host's columns; guests have references of their own.
@@ -89,7 +89,9 @@ class Host:
             `Explainer`.
         link: "identity", "logit" or a function of arrays, of the model's answer.
         seed: int, for sampled estimators.
-        {limits}
+        {batch_size}
+        {memory}
+        {path}
         tolerance: float or None. How far a value may be off, with 95 % probability,
             as in `Explainer`.
 
@@ -150,25 +152,26 @@ class Host:
         devices: Devices = None,
         tolerance: float | None = None,
         tile: int | None = None,
+        path: AnswerPath = "auto",
     ) -> None:
         check_model(model, arbiter)
         transports = self._transports = transports_of(guests, model)
         H: int | None = None if model is None else model.columns
         self._identifiers = identifiers_of(identifiers, "identifiers")
-        self._place = {one: place for place, one in enumerate(self._identifiers)}
+        self._place = {identifier: place for place, identifier in enumerate(self._identifiers)}
         self._batch = checks.whole_number(batch, "batch", least=2)
         self._deadline = checks.positive(deadline, "deadline")
         self._conversations = {
             name: Conversation(
                 name,
-                one,
+                transport,
                 self._identifiers,
                 version_of(version, name, transports),
                 self._deadline,
                 release=None if model is None else model.release or "",
                 alone=len(transports) == 1,
             )
-            for name, one in transports.items()
+            for name, transport in transports.items()
         }
         folder = self._folder = None if answers is None else as_path(answers, "answers")
         self._answers = {
@@ -190,7 +193,7 @@ class Host:
         reference = by_name(reference, self._names, "reference")
         self._row, self._reference_kind = host_reference(reference, background, self.model)
         if model is None and rows_of(self._row).is_frame:
-            raise InputError("background: numbers alone travel to an arbiter. Say .to_numpy().")
+            raise InputError("background: an arbiter accepts only numbers. Say .to_numpy().")
         columns = self._row.shape[1]
         if H not in (None, columns):
             raise InputError(
@@ -209,6 +212,7 @@ class Host:
             "devices": devices,
             "tolerance": tolerance,
             "tile": tile,
+            "path": path,
         }
         # Checks all of these now; the guests' references are put in when they are known.
         self._off = np.zeros((1, sum(self._widths.values())))
@@ -224,7 +228,7 @@ class Host:
 
         Args:
             X: rows [N, H] of the host's columns, of the background's kind.
-            identifiers: texts or whole numbers [N], those of the rows. None: X has a row for each
+            identifiers: texts or integers [N], those of the rows. None: X has a row for each
                 identifier of the aligned list, in its order.
             progress: None (a bar in terminals and notebooks once a run takes a while), True or
                 False.
@@ -237,14 +241,14 @@ class Host:
         Raises:
             InputError, InputTypeError: rows or identifiers that are not accepted. No party is asked
                 then.
-            FederatedPolicyError: a guest's policy does not allow what was asked.
-            FederatedProtocolError: a party answers something else than the protocol wants, is
+            FederatedPolicyError: a guest's policy does not allow a request.
+            FederatedProtocolError: a party's answer does not follow the protocol, or the party is
                 not the requested guest, is of another release of the model, or has changed since
                 its first answers.
-            FederatedPeerLost: a party cannot be reached, or did not answer in time. What was
-                answered before is kept.
+            FederatedPeerLost: a party cannot be reached, or did not answer in time. Earlier answers
+                are kept.
 
-        Errors of `FederatedExplainer` come through.
+        Errors of `FederatedExplainer` are raised too.
         """
         _refuse_identifiers(X)
         X = by_name(X, self._names, "X")
@@ -252,7 +256,7 @@ class Host:
         # Guests count queries, so rows that cannot be explained must not cost any.
         blank = np.zeros((len(places), self._off.shape[1]))
         self._explainer.check(joined(X, blank, self._labels))
-        messages = sum(one.messages for one in self._conversations.values())
+        messages = sum(guest.messages for guest in self._conversations.values())
         if self._joint is None:
             answers, off, count = self._asked(places)
         else:
@@ -263,9 +267,9 @@ class Host:
         explanation = self._explainer(joined(X, answers, self._labels), progress)
         provenance = dict(explanation.provenance) | {
             "reference": self._reference_kind,
-            "remote": {name: one.version for name, one in self._answers.items()},
+            "remote": {name: stored.version for name, stored in self._answers.items()},
         }
-        messages = sum(one.messages for one in self._conversations.values()) - messages
+        messages = sum(guest.messages for guest in self._conversations.values()) - messages
         stats = dict(explanation.stats) | {"messages": messages, "rows_asked": count}
         return dataclasses.replace(explanation, stats=stats, provenance=provenance)
 
@@ -288,23 +292,23 @@ class Host:
         """
         common = self._identifiers
         for _ in range(2 if len(self._conversations) > 1 else 1):  # once more with what all have
-            for name, one in self._conversations.items():
-                common = psi.intersect(self._transports[name], one.who, common, self._deadline)
+            for name, guest in self._conversations.items():
+                common = psi.intersect(self._transports[name], guest.who, common, self._deadline)
                 if not common:
                     raise InputError(f"identifiers: none is common with guest {name!r}.")
         for held in self._answers.values():  # all or nothing: places are those of one list
             held.check_list(common)
         self._identifiers = common
-        self._place = {one: place for place, one in enumerate(common)}
-        for name, one in self._conversations.items():
-            one.identifiers = common
+        self._place = {identifier: place for place, identifier in enumerate(common)}
+        for name, guest in self._conversations.items():
+            guest.identifiers = common
             self._answers[name].realign(common)
         return common
 
     def forget(self) -> None:
         """Drops the guests' answers; the next explanation asks for all again."""
-        for one in self._answers.values():
-            one.forget()
+        for stored in self._answers.values():
+            stored.forget()
 
     def __repr__(self) -> str:
         guests = ", ".join(self._conversations)
@@ -326,43 +330,43 @@ class Host:
         named = identifiers_of(identifiers, "identifiers")
         if len(named) != N:
             raise InputError(f"identifiers has {len(named):,} entries for {N:,} rows; one each.")
-        unknown = sum(one not in self._place for one in named)
+        unknown = sum(identifier not in self._place for identifier in named)
         if unknown:
             raise InputError(
                 f"identifiers: {unknown:,} of {N:,} are not in the aligned list. Explain rows of "
                 "common ones only."
             )
-        return [self._place[one] for one in named]
+        return [self._place[identifier] for identifier in named]
 
     def _asked(self, places: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
         """All guests' answers side by side: of the instances, of the reference; how many asked."""
         of_guests, guests = self._answers, self._conversations
         with alone_in(self._folder, of_guests.values()):
             started = {  # all guests are connected and compared before one is asked
-                name: one.start(of_guests[name], places, self._widths[name], self._batch)
-                for name, one in guests.items()
+                name: guest.start(of_guests[name], places, self._widths[name], self._batch)
+                for name, guest in guests.items()
             }
-            states = {name: one.state for name, one in of_guests.items()}
-            check_distinct(states | {n: one.opened.state for n, one in started.items() if one})
-            count = sum(one.fetch(started[name], of_guests[name]) for name, one in guests.items())
-        answers = np.concatenate([one.rows(places) for one in of_guests.values()], axis=1)
-        off = np.concatenate([one.rows([REFERENCE]) for one in of_guests.values()], axis=1)
+            states = {name: stored.state for name, stored in of_guests.items()}
+            check_distinct(states | {n: s.opened.state for n, s in started.items() if s})
+            count = sum(guest.fetch(started[n], of_guests[n]) for n, guest in guests.items())
+        answers = np.concatenate([stored.rows(places) for stored in of_guests.values()], axis=1)
+        off = np.concatenate([stored.rows([REFERENCE]) for stored in of_guests.values()], axis=1)
         return answers, off, count
 
     def _explainer_of(self, off: np.ndarray) -> FederatedExplainer:
         row = joined(self._row, off, self._labels)
-        ends = np.cumsum([self._row.shape[1], *self._widths.values()])
-        spans = zip(self._widths, ends[:-1], ends[1:], strict=True)
+        bounds = np.cumsum([self._row.shape[1], *self._widths.values()])
+        spans = zip(self._widths, bounds[:-1], bounds[1:], strict=True)
         guests = {name: list(range(start, stop)) for name, start, stop in spans}
-        one = row if rows_of(row).is_frame else row[0]
-        return FederatedExplainer(self.model, row, guests, reference=one, **self._common)
+        reference = row if rows_of(row).is_frame else row[0]
+        return FederatedExplainer(self.model, row, guests, reference=reference, **self._common)
 
 
 def _refuse_identifiers(X: Any) -> None:
     """Raises InputError if X is identifiers instead of rows."""
     several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim == 1)
     entries = X if several else [X]
-    if len(entries) and all(isinstance(one, str | bytes | numbers.Integral) for one in entries):
+    if len(entries) and all(isinstance(entry, str | bytes | numbers.Integral) for entry in entries):
         raise InputError(
             "X takes rows [N, H] of columns, got identifiers. Say host(rows, identifiers=[...])."
         )
@@ -383,13 +387,13 @@ def joined(rows: Any, answers: np.ndarray, labels: Sequence[str]) -> Any:
 def by_name(rows: Any, names: Sequence[str] | None, name: str) -> Any:
     """Rows of the host's columns, those of a frame or a Series in the order of `names` [H].
 
-    Arrays, and all rows if the model has no names, come back as they are. Raises InputError for
+    Arrays, and all rows if the model has no names, are returned unchanged. Raises InputError for
     other columns.
     """
     if names is None or isinstance(rows, str) or is_tree(rows):
         return rows
     if is_labelled(rows):
-        labels = [str(one) for one in rows.index]
+        labels = [str(label) for label in rows.index]
         return entries_at(rows, columns_by_name(labels, names, name, MODEL))
     table = rows_of(rows)
     if not table.is_frame:
@@ -432,10 +436,10 @@ def transports_of(guests: Any, model: SplitModel | None) -> dict[str, Transport]
             f"guests must be a dict {{'name': transport}} with guests, got "
             f"{type(guests).__name__}. Without guests, say FederatedExplainer."
         )
-    for name, one in guests.items():
-        if not hasattr(one, "call"):
+    for name, transport in guests.items():
+        if not hasattr(transport, "call"):
             raise InputTypeError(
-                f"guests: {name!r} needs a Connection or InMemory, got {type(one).__name__}."
+                f"guests: {name!r} needs a Connection or InMemory, got {type(transport).__name__}."
             )
     if model is None:
         return dict(guests)
@@ -475,7 +479,7 @@ class JointRun:
     def loaded(
         self, conversations: Mapping[str, Conversation], places: Sequence[int], columns: int
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Lets the arbiter fetch the guests' blocks of these places; returns numbers of tokens.
+        """Lets the arbiter fetch the guests' blocks at these positions; returns numbers of tokens.
 
         Returns:
             Numbers of the instances [N, m], of the reference [1, m], and how many rows
@@ -491,12 +495,12 @@ class JointRun:
             )
         self._run, self._most = started.run, max(1, started.most)
         listed = [REFERENCE, *places]
-        opened_by = {name: one.open() for name, one in conversations.items()}
-        check_distinct({name: one.state for name, one in opened_by.items()})
-        for name, one in conversations.items():
+        opened_by = {name: guest.open() for name, guest in conversations.items()}
+        check_distinct({name: session.state for name, session in opened_by.items()})
+        for name, guest in conversations.items():
             opened = opened_by[name]
             fields = {"session": opened.session, "most": opened.most}
-            fields["tokens"] = one.token_bytes(opened, listed)
+            fields["tokens"] = guest.token_bytes(opened, listed)
             self._ask("Load", run=self._run, guest=name, **fields)
         m = len(conversations)
         answers = np.repeat(np.arange(1.0, len(places) + 1)[:, None], m, axis=1)

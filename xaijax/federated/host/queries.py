@@ -26,7 +26,7 @@ from xaijax.federated.wire.tokens import NONCE, KeyPair, SessionKey
 
 @dataclass(frozen=True)
 class Started:
-    """What is to be asked of one guest, in which requests."""
+    """The queries to one guest, and the requests that carry them."""
 
     opened: GuestSession
     requests: list[list[int]]  # places
@@ -92,7 +92,7 @@ class Conversation:
             )
         heard = (pair.public, nonce, said.public_key, said.nonce)
         texts = (said.model_version, self.guest, self.release or "", said.party, said.release)
-        key = pair.agree(said.public_key, *heard, *(one.encode() for one in texts))
+        key = pair.agree(said.public_key, *heard, *(text.encode() for text in texts))
         if not hmac.compare_digest(said.confirmation, key.confirmation()):
             raise FederatedProtocolError(
                 f"{self.who}: the session keys differ: a message was changed on its way, or it is "
@@ -131,11 +131,11 @@ class Conversation:
     def start(
         self, answers: GuestAnswers, places: Sequence[int], width: int, batch: int
     ) -> Started | None:
-        """Connects, and decides what to ask: what is not answered yet of `places` and the
-        reference.
+        """Connects, and plans the requests for those of `places` and the reference that have no
+        answer yet.
 
-        places: [N] in the aligned list. width: E, as the host's model has it. None: all is
-        answered.
+        It returns None if all have one. places: [N] in the aligned list. width: E, as the host's
+        model has it.
 
         Raises FederatedProtocolError if kept answers are of another version, release or width,
         FederatedPolicyError if a request would be too small, and what `ask` raises.
@@ -155,7 +155,9 @@ class Conversation:
         return Started(opened, requests, frozenset(again), width)
 
     def fetch(self, started: Started | None, answers: GuestAnswers) -> int:
-        """Asks; returns how many were asked. What was answered before an error is in `answers`."""
+        """Sends the requests; returns the number of tokens. `answers` keeps those before an
+        error.
+        """
         if started is None:
             return 0
         opened, width = started.opened, started.width
@@ -177,7 +179,7 @@ class Conversation:
             if (said.number, said.width) != (number, width):
                 raise FederatedProtocolError(
                     f"{self.who}: reply {said.number} of width {said.width} came where {number} "
-                    f"of width {width} is due; it is not the answer to what was asked."
+                    f"of width {width} is due; it does not answer the request."
                 )
             rows = rows_of(said.values, len(order), width, f"{self.who}: answer", FLOAT32)
             new = [at for at, place in enumerate(order) if place not in started.again]
@@ -185,7 +187,7 @@ class Conversation:
         return sum(map(len, started.requests))
 
     def _facts(self, opened: GuestSession) -> dict[str, Any]:
-        """What must not change while answers are kept."""
+        """The facts that must not change while answers are kept."""
         facts = {"state": opened.state.hex(), "width": opened.width, "version": opened.version}
         return facts | {"release": self.release or ""}
 
@@ -226,15 +228,15 @@ def batches(
     """The missing places in as few requests as `batch` and the guest allow, of nearly equal size.
 
     Requests with too few instances for the guest are filled up with people who were answered before
-    (`answered`, those first who were asked least often); these are returned as well. An answer
-    depends on one row alone and comes again as it was, so this reveals nothing to the host.
+    (`answered`, the least often requested first); these are returned as well. An answer depends on
+    one row alone and is the same each time, so this reveals nothing to the host.
 
-    Raises FederatedPolicyError if a request would have too few instances all the same.
+    Raises FederatedPolicyError if a request would still have too few instances.
     """
     most = min(batch, opened.most)
     count = -(-len(missing) // most)
-    parts = [list(map(int, one)) for one in np.array_split(np.array(missing, np.int64), count)]
-    instances = [sum(place != REFERENCE for place in one) for one in parts]
+    parts = [list(map(int, chunk)) for chunk in np.array_split(np.array(missing, np.int64), count)]
+    instances = [sum(place != REFERENCE for place in part) for part in parts]
     spare, again = list(answered), []
     for part, has in zip(parts, instances, strict=True):
         fill, spare = spare[: max(0, opened.fewest - has)], spare[max(0, opened.fewest - has) :]
@@ -250,7 +252,7 @@ def batches(
 def _too_few(
     who: str, new: int, answered: int, batch: int, opened: GuestSession, parts: int, has: int
 ) -> str:
-    """What to do if one of the requests for `new` people would have `has` of them."""
+    """The remedy if one of the requests for `new` people would have `has` of them."""
     least = opened.fewest
     said = (
         f"{who} answers at least {least} instances in one request, and one of {parts} would have "

@@ -13,7 +13,7 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
-from xaijax.core.typing import AnyModel, ArrayLike, Devices, Progress, Rows
+from xaijax.core.typing import AnswerPath, AnyModel, ArrayLike, Devices, Progress, Rows
 from xaijax.estimators.driver import EstimatorName, InstanceValues
 from xaijax.estimators.least_squares import LeastSquares
 from xaijax.federated.in_process.parties import HOST, without
@@ -62,7 +62,7 @@ class WithIdle(Explainer):
                 self.weights, self.exact.index, end_weight, tuple(sorted(self._idle))
             )
         busy = np.array([p for p in range(len(names)) if p not in self._idle])
-        # For what is recorded; the games know of the others alone.
+        # All players, for the record; the games have the others only.
         self.players = Players(busy[self.players.of_column], tuple(names))
 
     def _weights(self, index: IndexLike) -> tuple[np.ndarray, str]:
@@ -128,7 +128,9 @@ class FederatedExplainer:
             several.
         tolerance: float or None. How far a value may be off, with 95 % probability, in units of
             link(f), as in `Explainer`.
-        {limits}
+        {batch_size}
+        {memory}
+        {path}
 
     Attributes:
         reference_: the reference: [F], [B, F], or a frame.
@@ -174,6 +176,7 @@ class FederatedExplainer:
         weights: ArrayLike | None = None,
         tolerance: float | None = None,
         tile: int | None = None,
+        path: AnswerPath = "auto",
     ) -> None:
         self.model = model
         source, self._reference_kind = reference_of(reference, background, model.allow_nan)
@@ -205,8 +208,10 @@ class FederatedExplainer:
             "weights": weights,
             "tolerance": tolerance,
             "tile": tile,
+            "path": path,
         }
         self._united = self._explainer(self.parties.players(), self.parties.idle)
+        self.path = self._united.path
         self._last: tuple[Any, Explanation] | None = None  # a copy of the rows, and their result
         self._own: Explanation | None = None  # of the single columns of the same rows
 
@@ -233,7 +238,7 @@ class FederatedExplainer:
         return explanation
 
     def plan(self, X: Rows) -> Plan:
-        """What explaining X would ask for, reported before it is asked.
+        """Reports the cost of explaining X before it is run.
 
         Args:
             X: rows [N, F], as for a call.
@@ -310,15 +315,16 @@ class FederatedExplainer:
         if united.std_errors is None and single.std_errors is None:
             return None
         known = [
-            np.zeros(one.shape) if one.std_errors is None else one.std_errors
-            for one in (united, single)
+            np.zeros(result.shape) if result.std_errors is None else result.std_errors
+            for result in (united, single)
         ]
         return self.parties.united_less_single(known[0], -known[1])
 
     def interactions(
         self, X: Rows, order: int = 2, index: str = "sii", progress: Progress = None
     ) -> Interactions:
-        """How much the host's columns and the guests, each as one player, move the answer together.
+        """Computes how much the host's columns and the guests, each as one player, move the answer
+        together.
 
         It works like `Explainer.interactions`. `interaction_` is another thing, of one guest's
         columns.
@@ -356,7 +362,7 @@ class FederatedExplainer:
         refitted: Mapping[str, AnyModel] | None = None,
         progress: Progress = None,
     ) -> GuestWorth:
-        """What the columns of each party are worth: to the answers, and to the model's score.
+        """Computes the worth of each party's columns: to the answers, and to the model's score.
 
         A guest is switched off for the score: its columns show the reference in all rows.
 
@@ -388,7 +394,7 @@ class FederatedExplainer:
             )
         if self._reference_kind == "rows":
             raise InputError("worth needs one reference row, got several. Say 'median' or a row.")
-        refits = {name: model_of(one, f"refitted[{name!r}]") for name, one in refits.items()}
+        refits = {name: model_of(refit, f"refitted[{name!r}]") for name, refit in refits.items()}
         rows: Any = X if rows_of(X).is_frame else checks.as_array(X, "X")
         try:
             truth = np.asarray(y)

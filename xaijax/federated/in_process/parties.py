@@ -21,7 +21,7 @@ HOST = "host"  # the party that explains, in what compares parties
 
 @dataclass(frozen=True)
 class Parties:
-    """Who owns which column."""
+    """The owner of each column."""
 
     labels: tuple[str, ...]  # [F]
     host: tuple[int, ...]  # columns, in order

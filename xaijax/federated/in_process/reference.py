@@ -30,10 +30,10 @@ WORDS = ("median", "na")
 
 
 def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) -> tuple[Any, str]:
-    """What `background=` of an `Explainer` gets: a `Baseline` or rows; and what it is, in a word.
+    """The `background=` of an `Explainer`, a `Baseline` or rows; and its kind, in a word.
 
     reference: "median" | "na" | a row [F] | rows [B, F]; background: rows [*, F], array or frame.
-    Raises InputError and InputTypeError for what is not accepted.
+    Raises InputError and InputTypeError for an argument that is not accepted.
     """
     if background is None:
         raise InputTypeError("background must be rows [B, F], an array or a frame; got None.")
@@ -105,7 +105,7 @@ END_WEIGHT = 1e4  # the authors'
 
 
 def parties_in(model: Any, source: Any, guests: Any) -> Parties:
-    """Who owns which column of the background that the reference is made of."""
+    """The owner of each column of the background that the reference is made of."""
     table = replacement_of(model, source, None).table
     if len(table.shape) != 1:
         raise InputError(f"background is [B, *{table.shape}]; parties own columns of a table.")

@@ -250,7 +250,7 @@ def _leaves(tree: Mapping[str, np.ndarray], X: np.ndarray) -> np.ndarray:
 
 
 def _forest(trees: Sequence[Mapping[str, np.ndarray]], columns: int) -> Part:
-    arrays = {name: np.concatenate([one[name] for one in trees]) for name in trees[0]}
+    arrays = {name: np.concatenate([tree[name] for tree in trees]) for name in trees[0]}
     return Part("trees", arrays | {"columns": np.arange(columns)})
 
 
@@ -266,7 +266,7 @@ def training(
         raise InputError("labels must be True and False (or 1 and 0), with both of them there.")
     names = feature_names_of(feature_names, X.shape[1])
     table = given_rows(rows)
-    if table.is_frame and all(isinstance(one, str) for one in table.labels):
+    if table.is_frame and all(isinstance(label, str) for label in table.labels):
         columns = frame_labels(rows, "rows")
         if names is not None:
             same_labels(columns, names, "rows", "feature_names")
@@ -366,8 +366,8 @@ def split_network(
 
     params = _trained(chance, params, X, y, steps, min(batch, len(X)), rate, rng)
     made = {name: Part("network", params[name]) for name in blocks}
-    own = made.pop(HOST)
-    return split_of(own, made, parties, "head", params["join"], names)
+    host_part = made.pop(HOST)
+    return split_of(host_part, made, parties, "head", params["join"], names)
 
 
 def _layers(rng: np.random.Generator, columns: int, hidden: int, width: int) -> dict[str, Any]:

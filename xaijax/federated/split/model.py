@@ -159,12 +159,12 @@ class SplitModel:
                 of a Model.
         """
         if self.origin is None:
-            raise InputError("save: this SplitModel was made of a Model; keep that in its own way.")
+            raise InputError("save: this SplitModel was made of a Model; save that Model instead.")
         part, join, arrays = self.origin
         facts: dict[str, Any] = {"kind": part.kind, "join": join, "widths": dict(self.widths)}
         facts |= {"release": self.release, "feature_names": self.feature_names}
-        named = {OWN + name: one for name, one in part.arrays.items()}
-        save_arrays(path, facts, named | {JOIN + name: one for name, one in arrays.items()})
+        named = {OWN + name: array for name, array in part.arrays.items()}
+        save_arrays(path, facts, named | {JOIN + name: array for name, array in arrays.items()})
 
     def __repr__(self) -> str:
         guests = ", ".join(f"{name} ({width} numbers)" for name, width in self.widths.items())
@@ -199,9 +199,9 @@ def load_split(path: str | Path) -> SplitModel:
     """
     facts, arrays = load_arrays(path, "model")
     try:
-        own = {k.removeprefix(OWN): v for k, v in arrays.items() if k.startswith(OWN)}
+        host_arrays = {k.removeprefix(OWN): v for k, v in arrays.items() if k.startswith(OWN)}
         join = {k.removeprefix(JOIN): v for k, v in arrays.items() if k.startswith(JOIN)}
-        part = Part(facts["kind"], own, HOST, facts["release"], facts["feature_names"])
+        part = Part(facts["kind"], host_arrays, HOST, facts["release"], facts["feature_names"])
         return SplitModel.of(part, facts["widths"], facts["join"], join)
     except KeyError:
         raise InputError(f"model: {path} is no host's side of a split model.") from None
@@ -232,7 +232,7 @@ class PartySplit:
 
 
 def split_of(
-    own: Part,
+    host_part: Part,
     parts: Mapping[str, Part],
     parties: Parties,
     join: Literal["score", "logistic", "head", "neighbours"],
@@ -253,13 +253,13 @@ def split_of(
         names = None if feature_names is None else [feature_names[c] for c in places]
         return dataclasses.replace(part, party=party, release=release, feature_names=names)
 
-    own = signed(own, HOST, parties.host)
+    host_part = signed(host_part, HOST, parties.host)
     parts = {name: signed(part, name, parties.guests[name]) for name, part in parts.items()}
     host = np.array(parties.host)
     own_columns = {name: np.array(places) for name, places in parties.guests.items()}
 
     def formula(xp: Any, held: Mapping[str, Any], rows: Any) -> Any:
-        mine = own.formula(xp, held["own"], rows[:, host])
+        mine = host_part.formula(xp, held["own"], rows[:, host])
         answers = [
             part.formula(xp, held["parts"][name], rows[:, own_columns[name]])
             for name, part in parts.items()
@@ -267,7 +267,7 @@ def split_of(
         return JOINS[join](xp, held["join"], mine, xp.concatenate(answers, axis=1))
 
     held = {
-        "own": dict(own.arrays),
+        "own": dict(host_part.arrays),
         "join": dict(arrays),
         "parts": {name: dict(part.arrays) for name, part in parts.items()},
     }
@@ -275,7 +275,7 @@ def split_of(
     joint = _model(formula, held, join)
     if feature_names is not None:
         joint = joint.replace(feature_names=list(feature_names))
-    return PartySplit(SplitModel.of(own, widths, join, arrays), parts, joint)
+    return PartySplit(SplitModel.of(host_part, widths, join, arrays), parts, joint)
 
 
 def _model(formula: Callable[[Any, Any, Any], Any], held: Mapping[str, Any], join: str) -> Model:
@@ -295,5 +295,5 @@ def _model(formula: Callable[[Any, Any, Any], Any], held: Mapping[str, Any], joi
 def _float32(tree: Any) -> Any:
     """Numbers as a device takes them; whole numbers stay whole."""
     if isinstance(tree, Mapping):
-        return {name: _float32(one) for name, one in tree.items()}
+        return {name: _float32(branch) for name, branch in tree.items()}
     return np.asarray(tree, np.int32 if tree.dtype.kind in "iu" else np.float32)

@@ -130,10 +130,10 @@ class Part:
     def __post_init__(self) -> None:
         checks.one_of(self.kind, "kind", list(KINDS))
         checks.instance(self.arrays, "arrays", Mapping, 'a dict {"name": array}')
-        held = {n: checks.as_array(one, f"arrays: {n!r}") for n, one in self.arrays.items()}
+        held = {n: checks.as_array(array, f"arrays: {n!r}") for n, array in self.arrays.items()}
         object.__setattr__(self, "arrays", held)
-        for name, one in held.items():
-            if one.dtype.kind not in "iuf" or (name != "threshold" and not np.isfinite(one).all()):
+        for name, a in held.items():
+            if a.dtype.kind not in "iuf" or (name != "threshold" and not np.isfinite(a).all()):
                 raise InputError(f"arrays: {name!r} must hold finite numbers.")
         try:
             kind = KINDS[self.kind]
@@ -142,7 +142,7 @@ class Part:
         except (KeyError, IndexError, ValueError, TypeError):
             good = False
         if not good:
-            shapes = {name: one.shape for name, one in held.items()}
+            shapes = {name: array.shape for name, array in held.items()}
             raise InputError(f"arrays of kind {self.kind!r} do not fit each other: {shapes}.")
         _check_identity(self)
 
@@ -313,7 +313,7 @@ def feature_names_of(names: Any, columns: int) -> tuple[str, ...] | None:
     if names is None:
         return None
     texts = tuple(checks.listed(names, "feature_names", "texts"))
-    if not all(isinstance(one, str) for one in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise InputTypeError(f"feature_names must be texts, got {names!r:.80}.")
     texts = tuple(map(str, texts))
     if len(texts) != columns:
@@ -333,7 +333,7 @@ def columns_by_name(
     checks.unique_names(labels, f"{name}: column names")
     if set(labels) != set(names):
         same_labels(labels, names, name, owner)  # says which are missing and which unknown
-    return [list(labels).index(one) for one in names]
+    return [list(labels).index(label) for label in names]
 
 
 def save_arrays(path: str | Path, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -345,7 +345,7 @@ def save_arrays(path: str | Path, facts: Mapping[str, Any], arrays: Mapping[str,
 
 
 def load_arrays(path: str | Path, what: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What `save_arrays` wrote; never unpickles. Raises InputError for another file."""
+    """Reads what `save_arrays` wrote; never unpickles. Raises InputError for another file."""
     try:
         with file_to_read(path).open("rb") as file:
             archive = Members(file, None)  # savez compresses nothing

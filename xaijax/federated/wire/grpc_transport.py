@@ -37,7 +37,7 @@ class Server:
         address: text, "host:port".
 
     Attributes:
-        address: "host:port", where others reach the party. The port is the one in use, also where
+        address: "host:port", where others reach the party. The port is the actual one, also if
             `serve` was given port 0.
 
     Example:
@@ -48,7 +48,7 @@ class Server:
         ... finally:
         ...     server.stop()
 
-        `serve` says what guest and tls are.
+        See `serve` for guest and tls.
     """
 
     def __init__(self, server: Any, address: str) -> None:
@@ -75,12 +75,12 @@ def serve(party: Party, address: str, tls: Tls) -> Server:
 
     Args:
         party: `Guest` or `Arbiter`.
-        address: text, "host:port". With port 0 it is any free one. An IPv6 address is in brackets,
-            as in "[::1]:7443".
+        address: text, "host:port". Port 0 means any free port. An IPv6 address is in brackets, as
+            in "[::1]:7443".
         tls: `Tls`, the party's files.
 
     Returns:
-        A `Server`, which listens already.
+        A `Server` that is listening.
 
     Raises:
         InputError, InputTypeError: an address that cannot be listened at, or certificates that
@@ -158,7 +158,7 @@ def _names(authenticated: Any) -> Names:
 class Connection:
     """The transport to a party in another process, by gRPC with mutual TLS.
 
-    It connects at the first request, and anew after a failure. `Host` and `Arbiter` take it in
+    It connects at the first request, and again after a failure. `Host` and `Arbiter` take it in
     `guests=`, `transports=` and `arbiter=`; `InMemory` is its counterpart in one process.
 
     Args:
@@ -204,7 +204,7 @@ class Connection:
 
         Raises:
             FederatedProtocolError: certificates or sizes that one of the sides does not accept.
-            FederatedPeerLost: nobody answers before the deadline.
+            FederatedPeerLost: no reply before the deadline.
             ImportError: the extra [federated] is not installed.
         """
         grpc = require("grpc", INSTALL)
@@ -242,8 +242,8 @@ class Connection:
         where = f"party at {self.address}"
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return FederatedPeerLost(
-                f"{where}: no answer within deadline={deadline:g} seconds. What it answered before "
-                "is kept: explain again when it is back, or give a longer deadline."
+                f"{where}: no answer within deadline={deadline:g} seconds. Its earlier answers are "
+                "kept: explain again when it can be reached, or give a longer deadline."
             )
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             return FederatedProtocolError(
@@ -259,7 +259,7 @@ class Connection:
             )
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
             return FederatedPeerLost(
-                f"{where} is lost: nobody listens there, or it went away. What it answered before "
-                "is kept: explain again when it is back."
+                f"{where} is lost: nobody listens there, or it stopped. Its earlier answers are "
+                "kept: explain again when it can be reached."
             )
         return FederatedProtocolError(f"{where}: gRPC failed with {code.name}; see its own log.")

@@ -29,7 +29,7 @@ FLOAT32 = float(np.finfo(np.float32).max)  # an answer's numbers are within it
 MESSAGE = re.compile(r"^message (\w+) \{(.*?)^\}", re.DOTALL | re.MULTILINE)
 FIELD = re.compile(r"^  (repeated )?(\w+) (\w+) = (\d+);", re.MULTILINE)
 
-# What a party may be asked: {method: (request, reply)}.
+# The requests to a party: {method: (request, reply)}.
 METHODS = {
     name: (f"{name}Request", f"{name}Reply")
     for name in ("Open", "Align", "Answer", "Block", "Intersect", "Start", "Load", "Predict")
@@ -45,7 +45,7 @@ def encode(message: str, /, **fields: Any) -> bytes:
 
 
 def decode(message: str, data: bytes) -> Any:
-    """The message that these bytes are, an object with its fields in `wire.proto`.
+    """The decoded message, an object with its fields in `wire.proto`.
 
     Raises FederatedProtocolError for bytes that are none.
     """
@@ -63,7 +63,7 @@ def decode(message: str, data: bytes) -> Any:
 
 
 def numbers(rows: np.ndarray) -> bytes:
-    """Numbers [R, E] as they are sent."""
+    """Encodes numbers [R, E] for a message."""
     return np.ascontiguousarray(rows, "<f8").tobytes()
 
 
@@ -100,12 +100,12 @@ def file_descriptor() -> Any:
     for name, body in MESSAGE.findall(text):
         message = file.message_type.add(name=name)
         for repeated, word, field, number in FIELD.findall(body):
-            one = message.field.add(name=field, number=int(number))
-            one.label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
+            added = message.field.add(name=field, number=int(number))
+            added.label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
             if word[0].isupper():
-                one.type, one.type_name = kinds.TYPE_MESSAGE, f".{PACKAGE}.{word}"
+                added.type, added.type_name = kinds.TYPE_MESSAGE, f".{PACKAGE}.{word}"
             else:
-                one.type = getattr(kinds, f"TYPE_{word.upper()}")
+                added.type = getattr(kinds, f"TYPE_{word.upper()}")
     return file
 
 
@@ -114,6 +114,6 @@ def _classes() -> dict[str, Any]:
     pool = require("google.protobuf.descriptor_pool", INSTALL).DescriptorPool()
     factory = require("google.protobuf.message_factory", INSTALL)
     pool.Add(file_descriptor())
-    names = [one.name for one in file_descriptor().message_type]
+    names = [message.name for message in file_descriptor().message_type]
     classes = {name: pool.FindMessageTypeByName(f"{PACKAGE}.{name}") for name in names}
-    return {name: factory.GetMessageClass(one) for name, one in classes.items()}
+    return {name: factory.GetMessageClass(kind) for name, kind in classes.items()}

@@ -1,9 +1,9 @@
-"""How any party is asked and answers: bytes in, bytes out, and nothing but typed refusals.
+"""Requests to a party and its replies: bytes in, bytes out, and only typed refusals.
 
-A request that a party does not like comes back as a refusal with a code and a text that holds no
-secret, no row and no identifier; whatever goes wrong inside comes back as "internal", without its
-text, which could hold any of them. The party's own log gets the kind of the error and its place in
-the code, and not the text either.
+A request that a party does not accept is answered by a refusal with a code and a text that holds no
+secret, no row and no identifier; any internal error is answered by "internal", without its text,
+which could hold any of them. The party's own log gets the kind of the error and its place in the
+code, and not the text either.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FRAMES = 4  # of a traceback, in a log
 
 
 class Party(Protocol):
-    """What a transport needs of a party.
+    """The members of a party that a transport needs.
 
     handle(method, names, request, alive): the bytes of the Reply; it never raises an Exception.
     """
@@ -47,10 +47,10 @@ class Party(Protocol):
 
 
 class Transport(Protocol):
-    """What carries bytes to a party.
+    """Carries bytes to a party.
 
     call(method, request, deadline in seconds): the bytes of the Reply; raises
-    FederatedProtocolError, and FederatedPeerLost where none came. close(): gives back what is held.
+    FederatedProtocolError, and FederatedPeerLost if none came. close(): releases the connection.
     """
 
     def call(self, method: str, data: bytes, deadline: float) -> bytes: ...
@@ -63,7 +63,7 @@ def waiting() -> bool:
 
 
 def check_alive(alive: Alive) -> None:
-    """Refuses a request whose party has given up, so that it costs nothing."""
+    """Refuses a request that its sender no longer waits for, so that it costs nothing."""
     if not alive():
         raise Refused("lost", "the asking party gave up before the answer; nothing was counted.")
 
@@ -75,7 +75,7 @@ def check_hosts(hosts: Sequence[str], names: Names, arbiter: str | None = None) 
 
 
 class Refused(Exception):
-    """A party does not do what it was asked."""
+    """A party refuses a request."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -178,7 +178,7 @@ def check_version(version: int) -> None:
 class InMemory:
     """The transport to a party in the same process, for trials and tests.
 
-    It hands over the bytes that `Connection` would send.
+    It passes on the bytes that `Connection` would send.
 
     Args:
         party: `Guest` or `Arbiter`.
@@ -225,5 +225,5 @@ class InMemory:
         return self._party.handle(method, self._names, data)
 
     def close(self) -> None:
-        """Lets the party go; requests raise FederatedPeerLost afterwards."""
+        """Releases the party; later requests raise FederatedPeerLost."""
         self._party = None

@@ -1,4 +1,4 @@
-"""Private set intersection: two parties learn the identifiers that both have, and no other.
+"""Private set intersection: two parties learn the identifiers that both have, and no others.
 
 It uses openmined-psi (elliptic-curve Diffie-Hellman) if that is installed. One run informs one
 side; it is run in both directions, in two steps of the wire:
@@ -40,11 +40,11 @@ class Intersection:
             )
         self._identifiers = tuple(identifiers)
         # Hexadecimal: the library takes texts.
-        self._texts = [one.hex() for one in self._identifiers]
+        self._texts = [identifier.hex() for identifier in self._identifiers]
         self._client = self._library.client.CreateWithNewKey(True)
 
     def request(self) -> bytes:
-        """What this side asks the other one."""
+        """The request of this side to the other one."""
         return self._client.CreateRequest(self._texts).SerializeToString()
 
     def reply(self, request: bytes, count: int) -> dict[str, bytes]:
@@ -63,7 +63,7 @@ class Intersection:
         return self.reply(request, count) | fields
 
     def common(self, setup: bytes, response: bytes) -> tuple[bytes, ...]:
-        """The identifiers that both have, in the order of one's own."""
+        """The identifiers that both have, in the caller's order."""
         library = self._library
         places = self._client.GetIntersection(
             self._parsed(library.ServerSetup, setup), self._parsed(library.Response, response)
@@ -86,7 +86,7 @@ class Intersection:
 def intersect(
     transport: Transport, who: str, identifiers: Sequence[bytes], deadline: float
 ) -> tuple[bytes, ...]:
-    """Finds the common identifiers with one guest, who then knows them too; in one's own order.
+    """Finds the common identifiers with one guest, who learns them too; in the caller's order.
 
     Raises what `ask` raises, and ImportError if openmined-psi is not installed.
     """

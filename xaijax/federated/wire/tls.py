@@ -1,4 +1,4 @@
-"""Certificates: who the parties are, and why a connection that was refused was refused."""
+"""Certificates: who the parties are, and why a connection was refused."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def make_certificates(
 ) -> dict[str, Tls]:
     """Makes certificates for trials: an authority, and for each name a certificate that it signed.
 
-    They are good for "localhost", 127.0.0.1 and ::1 and for 30 days. Real parties get theirs from
+    They are valid for "localhost", 127.0.0.1 and ::1, and for 30 days. Real parties get theirs from
     an authority that all of them know.
 
     Args:
@@ -158,7 +158,7 @@ def make_certificates(
         names: names of the parties. A party's name is the first one in its certificate, by which
             policies and logs know it.
         expired: bool. True: the certificates ended half an hour ago, to try out what parties then
-            do. The authority's own stays good.
+            do. The authority's own stays valid.
 
     Returns:
         {name: `Tls`}. The files are authority.pem, and NAME.pem and NAME.key of each name.
@@ -200,7 +200,7 @@ def make_certificates(
     made = {}
     for name in names:
         pair = ec.generate_private_key(ec.SECP256R1())
-        local = [x509.IPAddress(ipaddress.ip_address(one)) for one in ("127.0.0.1", "::1")]
+        local = [x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", "::1")]
         known_as = [x509.DNSName(name), x509.DNSName("localhost"), *local]
         extensions = [
             x509.BasicConstraints(ca=False, path_length=None),

@@ -33,21 +33,21 @@ _ROW = b"\x01"
 
 
 def identifiers_of(identifiers: Any, name: str, least: int = 1) -> tuple[bytes, ...]:
-    """Identifiers, texts or whole numbers (7 and "7" are the same), as bytes [N].
+    """Identifiers, texts or integers (7 and "7" are the same), as bytes [N].
 
     Raises InputTypeError and InputError for others, for duplicates, and for fewer than `least`. The
-    text says at which place, and never the identifier.
+    text gives the position, and never the identifier.
     """
     entries = checks.listed(identifiers, name, "texts or whole numbers")
-    encoded = tuple(_bytes(one, place, name) for place, one in enumerate(entries))
+    encoded = tuple(_bytes(entry, place, name) for place, entry in enumerate(entries))
     if len(encoded) < least:
         raise InputError(f"{name} has {len(encoded)} entries; at least {least} are needed.")
     first: dict[bytes, int] = {}
-    for place, one in enumerate(encoded):
-        if first.setdefault(one, place) != place:
+    for place, identifier in enumerate(encoded):
+        if first.setdefault(identifier, place) != place:
             raise InputError(
-                f"{name}: the entries at places {first[one]} and {place} are the same. Drop one of "
-                "the rows."
+                f"{name}: the entries at places {first[identifier]} and {place} are the same. Drop "
+                "one of the rows."
             )
     return encoded
 
@@ -76,21 +76,21 @@ class SessionKey:
     def tokens(self, identifiers: Iterable[bytes]) -> list[bytes]:
         """One token per identifier."""
         key = self._derived(b"tokens")
-        return [hmac.digest(key, _ROW + one, "sha256") for one in identifiers]
+        return [hmac.digest(key, _ROW + identifier, "sha256") for identifier in identifiers]
 
     def reference_token(self) -> bytes:
         """The token of the special identifier, which stands for the reference row."""
         return hmac.digest(self._derived(b"tokens"), _REFERENCE, "sha256")
 
     def list_digest(self, identifiers: Sequence[bytes]) -> bytes:
-        """What two parties compare to know that they hold the same identifiers, in any order."""
+        """The digest by which two parties compare their identifiers, in any order."""
         digest = hmac.new(self._derived(b"list"), digestmod="sha256")
-        for one in sorted(identifiers):
-            digest.update(len(one).to_bytes(4, "big") + one)
+        for identifier in sorted(identifiers):
+            digest.update(len(identifier).to_bytes(4, "big") + identifier)
         return digest.digest()
 
     def confirmation(self) -> bytes:
-        """What shows that a party holds this key."""
+        """The proof that a party has this key."""
         return self._derived(b"confirmation")
 
     def _derived(self, purpose: bytes) -> bytes:
@@ -127,8 +127,8 @@ class KeyPair:
                 "bytes are needed. Both parties need xaijax of the same protocol version."
             ) from None
         transcript = hashlib.sha256()
-        for one in said:
-            transcript.update(len(one).to_bytes(4, "big") + one)
+        for message in said:
+            transcript.update(len(message).to_bytes(4, "big") + message)
         derive = hkdf.HKDF(hashes.SHA256(), KEY, transcript.digest(), b"xaijax.federated session")
         return SessionKey(derive.derive(shared))
 

@@ -1,11 +1,11 @@
-"""The probe's rows are asked again in the run, among many more rows: are the answers the same?
+"""Checks that rows of the probe have the same outputs in a run, among many more rows.
 
-A donor as it is (the empty coalition), or an instance as it is (the full one), is in most runs, so
-a host model that answers large batches otherwise is found out without one more row or call. The
-last instance is among them: it comes late, where a model that answers only its first rows is off.
+Most runs contain an unchanged donor (the empty coalition) or an unchanged instance (the full one).
+A host model that differs on large batches is therefore detected without additional rows or calls.
+The last instance is among them, because a model that is only right for its first rows fails late.
 
-A host function may also change while it is explained. Some rows of the first call of a run are
-therefore asked once more when the run is over.
+A host function may also change while it is explained. A few rows of a run's first call are
+therefore evaluated again at its end.
 
 Letters: R rows of a call, r rows of the probe, C code columns, K outputs.
 """
@@ -18,42 +18,42 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.engine.host import hashes
+from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.models.queries.probe import AnsweredBefore
-from xaijax_kernels.engine.lattice import agreement_codes
 
 MOST = 256  # rows of a call that are compared
-FIRST = 32  # rows of a run's first call that are asked again
+FIRST = 32  # rows of a run's first call that are evaluated again
 
 
 class DeterminismCheck:
-    """Finds those rows in a call, and has the answers to them compared."""
+    """Finds the probe's rows in a call, and compares their outputs."""
 
     def __init__(
         self, codes: np.ndarray, donors: int, table: Any, compare: AnsweredBefore, most: int | None
     ) -> None:
-        """codes: [r, C]; the first `donors` of them mean the same in every run, and the others do
-        if the rows are read by this table.
+        """codes: [r, C]; the first `donors` of them are the same rows in every run, the others only
+        with this table.
 
-        compare(which of the probe's rows [n], their answers [n, K], R): raises if they differ.
-        most: rows of one call of the model; None: any number.
+        compare(indices of the probe's rows [n], their outputs [n, K], R): raises if they differ.
+        most: maximum rows of one call of the model; None: no limit.
         """
         self._most = FIRST if most is None else min(FIRST, most)
         self._words, self._compare = agreement_codes(codes), compare
         self._donors, self._table = donors, table
         self._keys = hashes(self._words)
-        self._seen = {len(codes)}  # sizes of calls that were looked at
+        self._seen = {len(codes)}  # sizes of calls that were checked
         self.start()
 
     def start(self) -> None:
-        """A run begins."""
+        """Begins a run."""
         self._calls = 0
         self._first: tuple[np.ndarray, np.ndarray, Any] | None = None
 
     def finish(self, answer: Callable[[np.ndarray, Any], np.ndarray]) -> None:
-        """A run is over: ask some rows of its first call again, where it took several.
+        """Ends a run: evaluates some rows of its first call again, if it took several calls.
 
-        answer(codes, table): the model's answers. Raises NonDeterministicModelError if they are
-        not those of the first call.
+        answer(codes, table): the model's outputs. Raises NonDeterministicModelError if they differ
+        from those of the first call.
         """
         first, several = self._first, self._calls > 1
         self.start()
@@ -62,22 +62,22 @@ class DeterminismCheck:
             self._compare.refuse_two(before, answer(codes, table))
 
     def __call__(self, codes: np.ndarray, answers: np.ndarray, table: Any) -> None:
-        """Looks at a call, codes [R, C] by the table and answers [R, K], the first time that one
-        has R rows; keeps some of a run's first call.
+        """Checks the first call with R rows, codes [R, C] of the table and outputs [R, K]; keeps
+        some rows of a run's first call.
         """
         self._calls += 1
         if self._first is None:
-            some = np.linspace(0, len(codes) - 1, min(self._most, len(codes))).astype(np.int64)
-            self._first = codes[some].copy(), answers[some].copy(), table
+            sample = np.linspace(0, len(codes) - 1, min(self._most, len(codes))).astype(np.int64)
+            self._first = codes[sample].copy(), answers[sample].copy(), table
         if len(codes) in self._seen:
             return
         self._seen.add(len(codes))
         known = len(self._words) if table is self._table else self._donors
         words = agreement_codes(codes)
-        here = np.flatnonzero(np.isin(hashes(words), self._keys[:known]))
-        if len(here) > MOST:  # the first and the last of them
-            here = np.concatenate([here[: MOST // 2], here[-MOST // 2 :]])
-        same = (words[here, None] == self._words[:known]).all(axis=2)  # [found, known]
-        found = same.any(axis=1)
-        if found.any():
-            self._compare(same.argmax(axis=1)[found], answers[here[found]], len(codes))
+        seen = np.flatnonzero(np.isin(hashes(words), self._keys[:known]))
+        if len(seen) > MOST:  # the first and the last of them
+            seen = np.concatenate([seen[: MOST // 2], seen[-MOST // 2 :]])
+        same = (words[seen, None] == self._words[:known]).all(axis=2)  # [seen, known]
+        matched = same.any(axis=1)
+        if matched.any():
+            self._compare(same.argmax(axis=1)[matched], answers[seen[matched]], len(codes))

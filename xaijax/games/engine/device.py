@@ -1,4 +1,4 @@
-"""JAX models: the dispatches that feed the compiled programs of one explainer.
+"""Runs JAX models: the dispatches that feed the compiled programs of one explainer.
 
 Letters: T tiles in a dispatch, R rows in a tile, S slots in a tile, K scores, A answers, C code
 columns.
@@ -28,13 +28,18 @@ from xaijax.games.engine.plan import (
 from xaijax.games.engine.programs import NAMES_LIST, Programs
 from xaijax_kernels.engine.lattice import Dispatch, Pairs, list_words
 from xaijax_kernels.engine.listed import ListedStream, group_means, list_means
-from xaijax_kernels.engine.reduce import block_of, block_weights, reduce_pairs, reduce_pieces
+from xaijax_kernels.engine.reduce import (
+    LEVELS,
+    block_of,
+    block_weights,
+    reduce_pairs,
+    reduce_pieces,
+)
 from xaijax_kernels.engine.seeds import Seeds, seeds
-from xaijax_kernels.engine.steps import operations
+from xaijax_kernels.engine.steps import largest_product, operations
 from xaijax_kernels.engine.tables import put, tables_of_pairs
-from xaijax_kernels.engine.tiles import weights_of, widest_layer
-from xaijax_kernels.sizes import group_tiles, tile_rows
-from xaijax_kernels.structures.named import NAMED
+from xaijax_kernels.engine.tiles import weights_of
+from xaijax_kernels.sizes import SMALLEST_OF_WIDE, group_tiles, tile_rows
 
 if TYPE_CHECKING:
     from xaijax.games.engine.evaluator import Engine
@@ -44,19 +49,19 @@ PUT, MEANS = "a list of answers", "the means of a list"  # programs, for message
 
 @dataclass
 class DeviceOutputs:
-    """One piece of the stream and the model's answers, still on the device."""
+    """One piece of the stream and the model's outputs, still on the device."""
 
     under_way: UnderWay
     slot_bits: int  # of the stream
 
     @property
     def piece(self) -> Dispatch | Seeds:
-        """Which rows."""
+        """The rows of the piece."""
         return self.under_way.asked
 
     @property
     def place(self) -> np.ndarray:
-        """Places of the piece's tiles among the T tiles."""
+        """Positions of the piece's tiles among the T tiles."""
         return self.under_way.place
 
     @property
@@ -66,7 +71,7 @@ class DeviceOutputs:
 
     @property
     def bad(self) -> jax.Array:
-        """int32 [T], 1 if an answer is not finite, or a score out of its bounds."""
+        """int32 [T], 1 if an output is not finite, or a score is out of bounds."""
         return self.under_way.results.result()[1]
 
 
@@ -74,13 +79,13 @@ class DeviceBackend:
     """Runs the pieces of a stream on the devices of its programs."""
 
     def __init__(self, programs: Programs) -> None:
-        """programs: those for the sizes and the devices to run on."""
+        """programs: for the sizes and the devices to run on."""
         self.programs = programs
         self.sizes, self.mesh, self.clock = programs.sizes, programs.mesh, programs.compiled.clock
-        self.clock.tile = self.sizes.tile.rows
+        self.rows_per_call = self.sizes.tile.rows  # of the model
         self.slot_bits = self.sizes.tile.slot_bits  # a pair takes at least 2^slot_bits rows
-        self.rows_per_block = self.sizes.tile.rows  # within which a pair is reduced in one go
-        self.held = self.sizes.held  # the bytes that the run is planned with
+        self.rows_per_block = self.rows_per_call  # rows within which a pair is reduced at once
+        self.held = self.sizes.held  # the memory that the run is planned with
         self._same, self._split = programs.same, programs.split
         self._dtype = programs.donors.dtype
         self._weights: dict[int, tuple[np.ndarray, jax.Array]] = {}
@@ -94,8 +99,8 @@ class DeviceBackend:
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
     ) -> ProgramRecipe:
-        """Recipe of the program that answers slots of one kind; bits: those of structured slots,
-        coalitions: those of the list that slots name. See `Programs.run`.
+        """Recipe of the program for slots of one kind; bits: of structured slots, coalitions: of
+        the list that slots name. See `Programs.run`.
         """
         return self.programs.run_recipe(kind, scored, bits, coalitions)
 
@@ -122,8 +127,8 @@ class DeviceBackend:
     ) -> Iterator[Any]:
         """Scores all rows of the stream; at most `instances` of them. Dispatches run ahead.
 
-        masks: bool [at most `listed`, P], the coalitions that the stream names. scored: False gives
-        the model's answers themselves.
+        masks: bool [at most `listed`, P], the coalitions that the stream names. scored: False
+        returns the model's outputs without a score.
         """
         bits = stream.slot_bits if stream.kind == "structured" else None
         coalitions, words = 1, None
@@ -132,25 +137,25 @@ class DeviceBackend:
             coalitions = len(masks)
             held = list_words(masks, self.programs.capacity(coalitions))
             words = jax.device_put(held, self._same)
-        run = self.programs.run(stream.kind, scored, bits, coalitions)
+        run, ahead = self.programs.run(stream.kind, scored, bits, coalitions)
         self._weights.clear()
         slots = self.programs.shape(stream.kind, scored, bits).slots
-        own = x.own if self.programs.reads_own(scored) else None
+        reference = x.own if self.programs.reads_own(scored) else None
         p = self.programs
         before = (p.params, self._padded(x.codes), p.donors, p.players)
-        after = (words, None if own is None else self._padded(own))
+        after = (words, None if reference is None else self._padded(reference))
         tiles = p.tiles(scored)
         if isinstance(stream, Pairs) and p.seeded(stream.kind):
             work = self._seeded(stream, slots, tiles, p.pairs(scored, bits))
         else:
             pieces = stream.dispatches(tiles * self.sizes.tile.rows)
             work = ((piece, self._tiles(piece, slots), None) for piece in pieces)
-        dispatches = Dispatches(self.mesh, self.clock, tiles)
-        asked = dispatches.run(run, before, work, after)
-        yield from every_row(stream, (DeviceOutputs(one, stream.slot_bits) for one in asked))
+        dispatches = Dispatches(self.mesh, self.clock, tiles, ahead)
+        started = dispatches.run(run, before, work, after)
+        yield from every_row(stream, (DeviceOutputs(batch, stream.slot_bits) for batch in started))
 
     def _padded(self, rows: np.ndarray) -> jax.Array:
-        """Rows of some instances on the devices, as many as every call has."""
+        """Rows of some instances on the devices, padded to the same number for every call."""
         padded = np.zeros((self.sizes.instances, rows.shape[1]), self._dtype)
         padded[: len(rows)] = rows
         return jax.device_put(padded, self._same)
@@ -158,13 +163,13 @@ class DeviceBackend:
     def pair_sums(
         self, answers: DeviceOutputs, k: int, matrix: np.ndarray, count: Count
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """Starts the values of the piece's blocks (`reduce_pairs`). Called with the places of some
-        consecutive blocks, int [b], the result gives theirs, float64 [b, K, M + 3].
+        """Starts the reduction of the piece's blocks (`reduce_pairs`). Returns a function of the
+        positions of consecutive blocks, int [b], that gives their values, float64 [b, K, M + 3].
 
         matrix: [rows, M] of k players that differ; count(k) gives M.
         """
         low, parts, level = block_of(k, answers.slot_bits, self.sizes.tile.rows)
-        width = count(min(low + 2, self.sizes.tile.P))
+        width = count(min(low + LEVELS - 1, self.sizes.tile.P))
         made = partial(block_weights, matrix, parts, level, width)
         weights = self._weights_on_device(matrix, made)
         program = self.programs.compiled.program(self._pairs(weights))
@@ -172,9 +177,9 @@ class DeviceBackend:
         sums = program(answers.values, weights, np.int32(level), last)
 
         def read(blocks: np.ndarray) -> np.ndarray:
-            found = self._read(answers, sums)[:, :, :: 1 << level]  # one part of each pair
-            found = found.reshape(-1, *found.shape[3:])[blocks]
-            return np.concatenate([found[..., : matrix.shape[1]], found[..., width:]], axis=-1)
+            parts = self._read(answers, sums)[:, :, :: 1 << level]  # one part of each pair
+            parts = parts.reshape(-1, *parts.shape[3:])[blocks]
+            return np.concatenate([parts[..., : matrix.shape[1]], parts[..., width:]], axis=-1)
 
         return read
 
@@ -183,7 +188,7 @@ class DeviceBackend:
     ) -> ProgramRecipe:
         """Recipe of the program that `pair_sums` runs for pairs of k players that differ."""
         low, parts, level = block_of(k, slot_bits, self.sizes.tile.rows)
-        made = block_weights(matrix, parts, level, count(min(low + 2, self.sizes.tile.P)))
+        made = block_weights(matrix, parts, level, count(min(low + LEVELS - 1, self.sizes.tile.P)))
         return self._pairs(shape(self._same, *made.shape, dtype=self._dtype))
 
     def _pairs(self, weights: Any) -> ProgramRecipe:
@@ -197,9 +202,9 @@ class DeviceBackend:
     def piece_sums(
         self, answers: DeviceOutputs, matrices: np.ndarray, high_bits: np.ndarray
     ) -> Callable[[], np.ndarray]:
-        """`reduce_pieces` started on the piece; high_bits int32 [tiles of the piece].
+        """Starts `reduce_pieces` on the piece; high_bits int32 [tiles of the piece].
 
-        Call the result for float64 [tiles of the piece, K, columns + 3].
+        Returns a function that gives float64 [tiles of the piece, K, columns + 3].
         """
         padded = np.zeros(self.sizes.tiles, np.int32)
         padded[answers.place] = high_bits
@@ -218,14 +223,14 @@ class DeviceBackend:
     def _weights_on_device(
         self, matrix: np.ndarray, made: Callable[[], np.ndarray] | None = None
     ) -> jax.Array:
-        """The matrix, or what is made of it, in the answers' dtype, put on the devices once."""
-        kept = self._weights.get(id(matrix))
-        if kept is None:
+        """The matrix, or `made` of it, in the outputs' dtype, put on the devices once."""
+        cached = self._weights.get(id(matrix))
+        if cached is None:
             whole = matrix if made is None else made()
-            # The matrix is kept too: its id then stays its own.
-            kept = (matrix, jax.device_put(whole.astype(self._dtype), self._same))
-            self._weights[id(matrix)] = kept
-        return kept[1]
+            # The matrix is cached too, so that its id stays unique.
+            cached = (matrix, jax.device_put(whole.astype(self._dtype), self._same))
+            self._weights[id(matrix)] = cached
+        return cached[1]
 
     def tables(
         self, streams: list[tuple[Pairs, GameQuery]], start: np.ndarray, differs: np.ndarray
@@ -260,7 +265,8 @@ class DeviceBackend:
     def pair_means(
         self, pairs: Pairs, question: GameQuery, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
-        """The same if some pairs answer their sub-coalitions; places as in `list_means`."""
+        """`stream_means` if some pairs are evaluated by sub-coalitions; places as in
+        `list_means`."""
         values = self._held(pairs, question)
         start, listed, rank = places
         assert question.masks is not None
@@ -271,7 +277,7 @@ class DeviceBackend:
         return v[: len(start), : len(question.masks)]
 
     def _held(self, stream: Stream, question: GameQuery) -> jax.Array:
-        """All answers of the stream, kept on the first device; [V, K], V >= its rows.
+        """All outputs of the stream, on the first device; [V, K], V >= its rows.
 
         V is a power of two of dispatches, so that few shapes compile.
         """
@@ -289,20 +295,20 @@ class DeviceBackend:
         return values
 
     def _held_shape(self, rows: int) -> jax.ShapeDtypeStruct:
-        """Shape of the answers of `rows` rows, held together."""
+        """Shape of the outputs of `rows` rows, held together."""
         home = SingleDeviceSharding(self.mesh.devices.flat[0])
         pieces = _power_of_two(-(-rows // self.sizes.rows))
         dims = pieces * self.sizes.rows, self.sizes.tile.outputs
         return shape(home, *dims, dtype=self._dtype)
 
-    def _put_recipe(self, held: Any, *given: Any) -> ProgramRecipe:
-        """Recipe of the program that puts a dispatch's answers, its places and its first row into
-        those held; given: these three, or none for their shapes.
+    def _put_recipe(self, held: Any, *values: Any) -> ProgramRecipe:
+        """Recipe of the program that adds a dispatch's outputs, positions and first row to the
+        held arrays; values: these three, or none for their shapes.
         """
         s = self.sizes
         part = shape(held.sharding, s.tiles, s.tile.rows, s.tile.outputs, dtype=self._dtype)
-        own = given or (part, np.zeros(s.tiles, np.int32), np.int32(0))
-        return ProgramRecipe(("put",), put, (held, *own), what=PUT, donate=(0,))
+        arguments = values or (part, np.zeros(s.tiles, np.int32), np.int32(0))
+        return ProgramRecipe(("put",), put, (held, *arguments), what=PUT, donate=(0,))
 
     def _group_recipe(self, held: Any, weights: np.ndarray) -> ProgramRecipe:
         """Recipe of the program that takes the means of a list, group by group."""
@@ -316,21 +322,19 @@ class DeviceBackend:
     def _means(
         self, recipe_of: Callable[[np.ndarray], ProgramRecipe], question: GameQuery
     ) -> np.ndarray:
-        """What the recipe of the donors' weights makes, a compensated sum over donors, float64."""
-        # Equal weights become ones, exactly; the scale is put back in float64.
+        """The compensated sum over donors by the recipe for their weights, float64."""
+        # Equal weights become exactly one; the scale is restored in float64.
         scale = question.donor_weights.max()
         weights = (question.donor_weights / scale).astype(self._dtype)
         high, low = self.programs.compiled.run(recipe_of(weights))
         means = np.asarray(high).astype(np.float64)
-        with np.errstate(
-            invalid="ignore"
-        ):  # what is too large for float32 is refused by the method
+        with np.errstate(invalid="ignore"):  # overflow of float32 is refused by the method
             means += np.asarray(low)
-        means *= scale  # in place: with one donor these arrays are as long as the answers
+        means *= scale  # in place: with one donor these arrays are as long as the outputs
         return means
 
     def values(self, answers: DeviceOutputs) -> np.ndarray:
-        """The answers themselves, float64 [rows, K]."""
+        """The outputs themselves, float64 [rows, K]."""
         tiles = self._read(answers, answers.values)
         return tiles.reshape(-1, tiles.shape[-1])[: answers.piece.rows]
 
@@ -339,11 +343,11 @@ class DeviceBackend:
         return np.asarray(array)[answers.place].astype(np.float64)
 
     def any_bad(self, answers: DeviceOutputs) -> bool:
-        """Whether an answer is not finite, or a score does not keep its bounds."""
+        """Whether an output is not finite, or a score is out of bounds."""
         return bool(np.asarray(answers.bad).any())
 
     def _tiles(self, piece: Dispatch, S: int) -> np.ndarray:
-        """The slots of a piece, S in each tile; the padding repeats a valid row."""
+        """The slots of a piece, S per tile; the padding repeats a valid row."""
         slots, count = piece.slots, len(piece.slots)
         tiles = -(-count // S)
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
@@ -352,7 +356,8 @@ class DeviceBackend:
         return slots.reshape(tiles, S, -1)
 
     def _seeded(self, pairs: Pairs, S: int, T: int, most: int) -> Iterator[tuple[Any, ...]]:
-        """The pieces, what the device makes their slots of, and the table of their pairs."""
+        """The pieces, with the runs from which the device makes their slots, and the table of their
+        pairs."""
         last: np.ndarray | None = None
         table: Any = None
         for piece in seeds(pairs, S, T, most):
@@ -365,37 +370,70 @@ class DeviceBackend:
 
 
 def _list_recipe(*arguments: Any) -> ProgramRecipe:
-    """Recipe of the program that takes the means of a list, where pairs answer some of it by
+    """Recipe of the program for the means of a list if some pairs are evaluated by
     sub-coalitions.
     """
     return ProgramRecipe(("list",), list_means, arguments, what=MEANS)
 
 
 def _to_power_of_two(array: np.ndarray) -> np.ndarray:
-    """Zeros after the first axis, up to a power of two, so that few shapes compile."""
+    """Pads the first axis with zeros to a power of two, so that few shapes compile."""
     missing = _power_of_two(len(array)) - len(array)
     return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
 
 
 def _power_of_two(count: int) -> int:
-    """The least from `count` on."""
+    """The smallest power of two of at least `count`."""
     return 1 << (count - 1).bit_length()
 
 
 def part_of_tile(engine: Engine, parts: int) -> int:
-    """Rows of a tile that is smaller by `parts` than a device's usual one, where that fits."""
+    """Rows of a tile that is `parts` times smaller than the device's usual one, if it fits."""
     probe = engine.findings
     columns, itemsize = engine.replacement.columns, engine.replacement.dtype.itemsize
-    width = widest_layer(probe.jaxpr, probe.rows, NAMED)
+    width = probe.widest
     whole = tile_rows(max(width, columns), itemsize, engine.devices[0].platform)
     per_row = bytes_of_row(itemsize, width, columns, engine.outputs)
     return fitting_tile(whole // parts, per_row, engine.memory)
 
 
+FAR = 7  # a hundredth of the memory, a small share
+
+
+def least_of_structure(engine: Engine) -> int:
+    """Bytes of the largest product of the model's structure for the smallest tile, and of its
+    head's input; 0: it evaluates no sub-coalitions. The rows of a product may be padded, so that
+    all have the same rounding.
+    """
+    if not (engine.structured and engine.worthwhile):
+        return 0
+    platform, replacement = engine.devices[0].platform, engine.replacement
+    known, itemsize = engine.known, replacement.dtype.itemsize
+    if SMALLEST_OF_WIDE * known.parts * itemsize <= engine.memory.whole >> FAR:
+        return 0  # it fits without looking at a trace
+    most = min(engine.players.count, SMALLEST_OF_WIDE.bit_length() - 1)
+    bits = min(most, min(known.slot_bits))
+    key = "least of a structure", engine.structure, platform, replacement.columns, bits
+    cache = engine.compiled.cache
+    if key not in cache:
+        dims = (SMALLEST_OF_WIDE >> bits, replacement.columns)
+        rows = jax.ShapeDtypeStruct(dims, replacement.dtype)
+        players = jax.ShapeDtypeStruct((dims[0], bits + 1, dims[1]), bool)
+
+        def answers(params: Any, x: jax.Array, donors: jax.Array, masks: jax.Array) -> jax.Array:
+            layer = engine.structure.of(params)
+            return layer.subsets(lambda hidden: hidden[:, :1], x, donors, masks, platform)
+
+        made = jax.make_jaxpr(answers)(engine.model.params, rows, rows, players)
+        read = SMALLEST_OF_WIDE * known.width * itemsize
+        cache[key] = largest_product(made.jaxpr) + read
+    return cache[key]
+
+
 def device_backend(engine: Engine, N: int, before: DeviceBackend | None = None) -> DeviceBackend:
     """The loop of a traced model, planned for N instances.
 
-    before: a loop that lacks the room for them, whose plan goes on with more.
+    before: an earlier loop with too little room, whose plan is continued.
     """
     if before is not None:
         room = rows_held(N, engine.row_bytes, engine.rows_at_a_time)
@@ -404,7 +442,7 @@ def device_backend(engine: Engine, N: int, before: DeviceBackend | None = None) 
     model, codes = engine.model, engine.replacement.for_loops
     placement = placed(engine.devices, model.params)
     sizes = plan_sizes(
-        width=widest_layer(probe.jaxpr, probe.rows, NAMED),
+        width=probe.widest,
         itemsize=codes.itemsize,
         platform=engine.devices[0].platform,
         shape=engine.replacement.table.asked(codes[:1]).shape[1:],
@@ -418,6 +456,7 @@ def device_backend(engine: Engine, N: int, before: DeviceBackend | None = None) 
         batch_rows=engine.limits.batch_rows,
         most_rows=engine.most_rows(N),
         memory=engine.memory,
+        least=least_of_structure(engine),
         weights=None if engine.worthwhile else weights_of(probe.jaxpr),
         operations=operations(probe.jaxpr, probe.rows),
         answers=probe.outputs if engine.score is not None and engine.score.reads_own else 0,

@@ -1,11 +1,11 @@
-"""The compiled programs of a model, and the dispatch loop that runs them on devices.
+"""Compiles the programs of a model, and runs them on devices in a loop of dispatches.
 
 Programs are compiled once for all explainers of a model, and each is checked against the memory of
-a run. Tiles are dealt to the devices, and some dispatches run ahead of the one read. Devices get
-equal shares, over a run and over many small ones (`dealt`).
+a run. Tiles are distributed over the devices, and a few dispatches run ahead of the one being read.
+Devices get equal shares, in one run and over many small ones (`dealt`).
 
-All programs that hold a JAX model take, after what stays the same, the number of tiles of each
-device [devices] and the tiles themselves [T, ...], and give arrays [T, ...].
+All programs that hold a JAX model take, after their constant arguments, the number of tiles of each
+device [devices] and the tiles themselves [T, ...], and return arrays [T, ...].
 
 Letters: R rows, T tiles in a dispatch, of all devices together.
 """
@@ -27,9 +27,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from xaijax.core.compiler import compile_sound
+from xaijax.core.compiler import compile_sound, compiling
 from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.core.public import usual
+from xaijax_kernels.engine.steps import largest_product
 from xaijax_kernels.engine.tiles import Traced
 from xaijax_kernels.structures.base import Structure, shapes_of
 
@@ -45,65 +46,81 @@ class Program:
     """A compiled program."""
 
     call: Callable[..., Any]
-    bytes: int  # that it needs besides its arguments; asking the compiler for them takes time
+    bytes: int  # bytes needed in addition to its arguments; querying the compiler takes time
 
 
 @dataclass(frozen=True)
 class ProgramRecipe:
-    """What a program is compiled of, before it is."""
+    """The parts that a program will be compiled from."""
 
-    key: tuple[Any, ...]  # what distinguishes it from the model's other programs of such arguments
+    key: tuple[Any, ...]  # distinguishes it from the model's other programs with such arguments
     function: Callable[..., Any]
     arguments: tuple[Any, ...]  # arrays, or their shapes
     what: str  # the program, for messages
     remedy: str = RAISE
-    ahead: int = 0  # results that wait while one is at work
+    ahead: int = 0  # results that wait while one is computed
     donate: tuple[int, ...] = ()
-    results: Any = None  # the sharding of what it gives; None: as the compiler likes
+    results: Any = None  # the sharding of its results; None: chosen by the compiler
 
     @cached_property
     def name(self) -> tuple[Any, ...]:
-        """What the program is kept by: the key, and the shape, dtype and place of each argument."""
+        """The key under which the program is cached: its own, and the shape, dtype and sharding of
+        each argument."""
         return (*self.key, _shapes(self.arguments), self.donate)
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """The programs of one model, as one explainer runs them."""
+    """The programs of one model, for one explainer."""
 
-    kept: dict[Any, Any]  # the model's own, which all its explainers share
+    cache: dict[Any, Any]  # the model's cache, shared by all its explainers
     clock: Clock
     memory: MemoryPlan
 
     def program(self, recipe: ProgramRecipe) -> Any:
-        """The program, compiled the first time; raises MemoryPlanError if it does not fit."""
-        if recipe.name not in self.kept:
+        """The program, compiled the first time. Raises MemoryPlanError if it does not fit,
+        before compilation if its trace already shows it.
+        """
+        if recipe.name not in self.cache:
             started = time.perf_counter()
             jitted = jax.jit(
                 recipe.function, donate_argnums=recipe.donate, out_shardings=recipe.results
             )
-            compiled = compile_sound(jitted.lower(*recipe.arguments))
-            self.kept[recipe.name] = Program(compiled, program_bytes(compiled))
+            with compiling():
+                traced = jitted.trace(*recipe.arguments)
+                self._refuse(recipe, least_bytes(traced, recipe.arguments), "at least ")
+                compiled = compile_sound(traced.lower())
+            self.cache[recipe.name] = Program(compiled, program_bytes(compiled))
             self.clock.compile_seconds += time.perf_counter() - started
-        program = self.kept[recipe.name]
-        needed = program.bytes * (recipe.ahead + 1)
-        if needed > self.memory.whole:
-            raise MemoryPlanError(
-                f"max_memory={self.memory.whole:,} bytes, but {recipe.what} needs {needed:,}. "
-                f"{recipe.remedy}"
-            )
+        program = self.cache[recipe.name]
+        self._refuse(recipe, program.bytes)
         return program.call
 
+    def with_ahead(self, recipe: ProgramRecipe) -> tuple[Any, int]:
+        """(the program, number of results that wait while one is computed): as in the recipe, or
+        fewer if the memory is too small.
+        """
+        program = self.program(recipe)
+        each = max(1, self.cache[recipe.name].bytes)
+        return program, min(recipe.ahead, self.memory.whole // each - 1)
+
+    def _refuse(self, recipe: ProgramRecipe, needed: int, least: str = "") -> None:
+        if needed > self.memory.whole:
+            raise MemoryPlanError(
+                f"max_memory={self.memory.whole:,} bytes, but {recipe.what} needs {least}"
+                f"{needed:,}. {recipe.remedy} The shares are {self.memory.described}."
+            )
+
     def run(self, recipe: ProgramRecipe) -> Any:
-        """What the program makes of the recipe's own arguments."""
+        """Runs the program on the recipe's own arguments."""
         return self.program(recipe)(*recipe.arguments)
 
     def lacks(self, recipe: ProgramRecipe) -> bool:
         """Whether the program is still to be compiled."""
-        return recipe.name not in self.kept
+        return recipe.name not in self.cache
 
     def lacking(self, recipes: Iterable[ProgramRecipe], runs: Mapping[Any, int]) -> int:
-        """Programs of a planned run that are still to be compiled; runs: of each, by its name."""
+        """Programs of a planned run that are still to be compiled; runs: number of runs by name."""
         return sum(map(self.lacks, recipes))
 
     def trace(
@@ -115,25 +132,26 @@ class Compiled:
         look: Callable[[Any, int], None] | None = None,
         mesh: Mesh | None = None,
     ) -> Traced:
-        """A model, or its head, traced for such rows: one trace for all programs; [R, K] comes out.
+        """A model, or its head, traced for such rows; all programs share the trace; it returns [R,
+        K].
 
-        look(trace, rows): sees the trace before any program is made of it. mesh: of a program that
-        takes derivatives, see `tiles.traced`.
+        look(trace, rows): inspects the trace before any program uses it. mesh: for a program with
+        derivatives, see `tiles.traced`.
         """
         place = () if mesh is None or mesh.size == 1 else (mesh.abstract_mesh,)
-        own = ("trace", *key, rows.shape, rows.dtype.name, *place)
-        if own not in self.kept:
-            self.kept[own] = Traced(apply, params, rows, look, mesh)
-        return self.kept[own]
+        name = ("trace", *key, rows.shape, rows.dtype.name, *place)
+        if name not in self.cache:
+            self.cache[name] = Traced(apply, params, rows, look, mesh)
+        return self.cache[name]
 
     def head(self, structure: Structure, params: Any, rows: int, dtype: Any) -> Traced:
-        """What follows the structure of a model, for `rows` rows at a time."""
+        """The head after the structure of a model, for `rows` rows at a time."""
         hidden = jax.ShapeDtypeStruct((rows, shapes_of(structure, params).width), dtype)
         return self.trace(("head", structure), structure.head, params, hidden)
 
 
 def columns(apply: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """A model, or its head, with [R] made [R, 1]."""
+    """A model, or its head, with outputs [R] reshaped to [R, 1]."""
 
     def whole(params: Any, rows: Any) -> Any:
         out = apply(params, rows)
@@ -143,20 +161,20 @@ def columns(apply: Callable[..., Any]) -> Callable[[Any, Any], Any]:
 
 
 def shape(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
-    """An argument that is not there yet."""
+    """The shape of a future argument."""
     return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
 
 
 def _shapes(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a program is compiled for: the shape, dtype and place of each array."""
+    """The shape, dtype and sharding of each array, for which a program is compiled."""
     leaves, tree = jax.tree.flatten(arguments)
-    own = [(jnp.shape(a), _dtype(a), getattr(a, "sharding", None)) for a in leaves]
-    return tree, tuple(own)
+    shapes = [(jnp.shape(a), _dtype(a), getattr(a, "sharding", None)) for a in leaves]
+    return tree, tuple(shapes)
 
 
 def _dtype(a: Any) -> Any:
-    """The dtype that a program has an argument in. `result_type` and a dtype's name take several
-    times as long as an array's own dtype, and some programs have a hundred arguments.
+    """The dtype of an argument in a program. `result_type` and a dtype's name take several times
+    as long as an array's own dtype, and some programs have a hundred arguments.
     """
     if isinstance(a, jax.Array | jax.ShapeDtypeStruct):
         return a.dtype
@@ -173,6 +191,16 @@ def program_bytes(compiled: Any) -> int:
     return int(analysis.temp_size_in_bytes + analysis.output_size_in_bytes)
 
 
+def least_bytes(traced: Any, arguments: Any) -> int:
+    """A lower bound of the bytes that a traced program needs on each of its devices: its
+    results, or its largest product.
+    """
+    places = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(arguments)]
+    devices = max((len(place.device_set) for place in places if place is not None), default=1)
+    results = (result.size * result.dtype.itemsize for result in jax.tree.leaves(traced.out_info))
+    return max(sum(results), largest_product(traced.jaxpr.jaxpr)) // devices
+
+
 @dataclass
 class Clock:
     """Running totals; a game takes the difference over its own run."""
@@ -180,8 +208,8 @@ class Clock:
     compile_seconds: float = 0.0
     model_calls: int = 0
     padded_rows: int = 0
-    spared_rows: int = 0  # that equal rows asked before
-    tiles: int = 0  # dealt to the devices
+    spared_rows: int = 0  # saved by equal rows
+    tiles: int = 0  # tiles distributed over the devices
     tile: int = 0  # rows of a tile, or of a host call
     tile_halvings: int = 0  # times the device ran out of memory
 
@@ -191,18 +219,16 @@ LOOK_AHEAD = 2  # dispatches under way before the first is fetched
 
 @dataclass
 class UnderWay:
-    """A dispatch whose results come later."""
+    """A dispatch whose results are pending."""
 
-    asked: Any  # what the caller knows it by
-    place: np.ndarray  # where its tiles are in T
+    asked: Any  # the caller's name of it
+    place: np.ndarray  # positions of its tiles among T
     results: Future[tuple[Any, ...]]
 
     def read(self) -> tuple[np.ndarray, ...]:
-        """What came of its tiles, in their order; waits for it. The arrays must not be written
-        to.
-        """
+        """Waits for and returns the results of its tiles, in order. The arrays are read-only."""
         place, n = self.place, len(self.place)
-        # Places go up: the first n tiles, as one device has them, are not copied.
+        # Positions ascend: the first n tiles of a single device are not copied.
         where = slice(n) if n and place[-1] == n - 1 else place
         return tuple(np.asarray(result)[where] for result in self.results.result())
 
@@ -224,39 +250,45 @@ class Dispatches:
         after: tuple[Any, ...] = (),
         threads: int = 1,
     ) -> Iterator[UnderWay]:
-        """The dispatches of work, in order: what one is known by, its tiles [n, ...] with n <= T
-        (an array, or several in a tuple), and what else is its own.
+        """Runs the dispatches of `work`, in order: (name, tiles [n, ...] with n <= T as an array or
+        a tuple of arrays, further arguments).
 
-        The program takes (*before, counts, tiles, *after, *what is the dispatch's own).
-        threads: dispatches that are one call of the model, cut for the threads that run them.
+        The program takes (*before, counts, tiles, *after, *further arguments). threads: number of
+        dispatches into which one model call is split for parallel threads.
         """
         waiting: deque[UnderWay] = deque()
-        for n, (asked, tiles, *own) in enumerate(work):
-            count = len(jax.tree.leaves(tiles)[0])
-            place, counts = dealt(count, self.tiles, self.mesh.size, self.clock.tiles)
-            self.clock.tiles += count
-            if count < self.tiles:
-                tiles = jax.tree.map(partial(_spread, place, self.tiles), tiles)
-            self.clock.model_calls += n % threads == 0
-            results = beside(program, (*before, counts, tiles, *after, *own))
-            waiting.append(UnderWay(asked, place, results))
-            if len(waiting) > self.ahead:
+        try:
+            for n, (label, tiles, *extra) in enumerate(work):
+                count = len(jax.tree.leaves(tiles)[0])
+                place, counts = dealt(count, self.tiles, self.mesh.size, self.clock.tiles)
+                self.clock.tiles += count
+                if count < self.tiles:
+                    tiles = jax.tree.map(partial(_spread, place, self.tiles), tiles)
+                self.clock.model_calls += n % threads == 0
+                results = submit(program, (*before, counts, tiles, *after, *extra))
+                waiting.append(UnderWay(label, place, results))
+                if len(waiting) > self.ahead:
+                    yield waiting.popleft()
+            while waiting:
                 yield waiting.popleft()
-        yield from waiting
+        finally:
+            for dispatch in waiting:  # after an error or Ctrl-C no other is started
+                dispatch.results.cancel()
 
 
 def _spread(place: np.ndarray, T: int, tiles: np.ndarray) -> np.ndarray:
-    """Tiles [n, ...] at their places among T, and zeros."""
+    """Tiles [n, ...] at their positions among T, with zeros elsewhere."""
     out = np.zeros((T, *tiles.shape[1:]), tiles.dtype)
     out[place] = tiles
     return out
 
 
 def dealt(tiles: int, T: int, devices: int, before: int) -> tuple[np.ndarray, np.ndarray]:
-    """(the place in T of each of some tiles, int32 [devices] how many each device runs).
+    """(the position among T of each tile, int32 [devices] number of tiles of each device).
 
-    before: tiles dealt before. All devices get the same number, and those whose turn it is one more
-    each: over a run, and over many small ones, no two differ by more than one tile.
+    before: tiles distributed earlier. All devices get the same number, and the next devices in turn
+    one more each: over one run, and over many small ones, two devices never differ by more than one
+    tile.
     """
     counts = np.full(devices, tiles // devices, np.int32)
     counts[(before + np.arange(tiles % devices)) % devices] += 1
@@ -270,7 +302,7 @@ THREADS = 2
 _threads: list[ThreadPoolExecutor] = []
 
 
-def beside(program: Any, arguments: tuple[Any, ...]) -> Future[tuple[jax.Array, jax.Array]]:
+def submit(program: Any, arguments: tuple[Any, ...]) -> Future[tuple[jax.Array, jax.Array]]:
     """Runs the compiled program on one of the threads; returns the future of its outputs."""
     if not _threads:
         _threads.append(ThreadPoolExecutor(THREADS, "xaijax-dispatch"))
@@ -287,39 +319,38 @@ if hasattr(os, "register_at_fork"):  # a child has the list, but not the threads
     os.register_at_fork(after_in_child=_threads.clear)
 
 
-# A model whose parameters are sharded keeps them as they are sharded. It answers one tile after
-# another, each by all of its devices together, as JAX partitions the model.
+# A model with sharded parameters keeps their sharding. All of its devices together evaluate one
+# tile after another, as JAX partitions the model.
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The devices of a run, and what is placed where."""
+    """The devices of a run, and the placement of its arrays."""
 
-    mesh: Mesh  # of axis "tiles", over which tiles are dealt; one device where the model spans some
-    same: NamedSharding  # of what all devices hold
-    split: NamedSharding  # of what has the tile axis
-    results: NamedSharding | None = None  # of what programs give; None: as the tiles are dealt
+    # with axis "tiles", over which tiles are split; one device if the model spans several
+    mesh: Mesh
+    same: NamedSharding  # of replicated arrays
+    split: NamedSharding  # of arrays with the tile axis
+    results: NamedSharding | None = None  # of program results; None: like the tiles
 
     def params(self, params: Any) -> Any:
-        """A model's parameters: sharded ones as they are, the others on all devices."""
+        """Places a model's parameters: sharded ones stay, others are replicated."""
         return jax.tree.map(lambda leaf: leaf if _sharded(leaf) else put(leaf, self.same), params)
 
 
 def placed(devices: Sequence[Any], params: Any) -> Placement:
-    """Placement of tiles that are dealt to these devices, or of a model whose parameters are
-    sharded.
-    """
-    own = mesh_of(params)
-    if own is not None:
-        one = Mesh(own.devices.reshape(-1)[:1], ("tiles",))
-        same = NamedSharding(own, Spec())
-        return Placement(one, same, same, same)
+    """The placement for tiles split over these devices, or for a model with sharded parameters."""
+    spanned = mesh_of(params)
+    if spanned is not None:
+        single = Mesh(spanned.devices.reshape(-1)[:1], ("tiles",))
+        same = NamedSharding(spanned, Spec())
+        return Placement(single, same, same, same)
     mesh = Mesh(np.array(devices), ("tiles",))
     return Placement(mesh, NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles")))
 
 
 def put(array: Any, sharding: NamedSharding) -> Any:
-    """The array on the devices of the sharding; its shape there if they are only described."""
+    """The array on the devices of the sharding; only its shape if they are described devices."""
     if not any(map(only_described, sharding.device_set)):
         return jax.device_put(array, sharding)
     dtype = jax.dtypes.canonicalize_dtype(jax.numpy.result_type(array))
@@ -327,22 +358,31 @@ def put(array: Any, sharding: NamedSharding) -> Any:
 
 
 def only_described(device: Any) -> bool:
-    """Whether the device is one of a topology: a program can be compiled for it, and not run."""
+    """Whether the device belongs to a topology: programs can be compiled for it, but not run."""
     return device.client.runtime_type == "compile_only_runtime"
+
+
+def refuse_described(device: Any) -> None:
+    """Raises InputError for a device of a topology, which cannot run programs."""
+    if only_described(device):
+        raise InputError(
+            f"devices= are {device.device_kind} of a topology: programs can be planned and "
+            "compiled for them, and not run. Call plan(X), or say devices=jax.devices()."
+        )
 
 
 def mesh_of(params: Any) -> Mesh | None:
     """The mesh over which parameters are sharded; None: each device can hold them all.
 
-    Raises InputError for parameters of several meshes, or sharded by no mesh.
+    Raises InputError for parameters on several meshes, or sharded without a mesh.
     """
     shardings = [leaf.sharding for leaf in jax.tree.leaves(params) if _sharded(leaf)]
     if not shardings:
         return None
-    meshes = {one.mesh if isinstance(one, NamedSharding) else None for one in shardings}
+    meshes = {place.mesh if isinstance(place, NamedSharding) else None for place in shardings}
     mesh = meshes.pop()
     if meshes or not isinstance(mesh, Mesh):
-        said = sorted({str(one) for one in shardings})
+        said = sorted({str(place) for place in shardings})
         raise InputError(
             f"params are sharded by {'; '.join(said)}. Put them on one mesh, each by a "
             "jax.sharding.NamedSharding."
@@ -351,5 +391,5 @@ def mesh_of(params: Any) -> Mesh | None:
 
 
 def _sharded(leaf: Any) -> bool:
-    """Whether no device holds all of an array."""
+    """Whether no single device holds the full array."""
     return isinstance(leaf, jax.Array) and not leaf.sharding.is_fully_replicated

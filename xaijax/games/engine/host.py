@@ -1,6 +1,8 @@
-"""Host models: hybrids drawn on the device as codes, answered by the model, reduced in float64.
+"""Runs host models: hybrids are made on the device as codes, the model is called, outputs are
+reduced in float64.
 
-`HostBackend` has the methods of `device.DeviceBackend`, in NumPy.
+`HostBackend` has the methods of `device.DeviceBackend`, in NumPy. `SmallBackend` does the same for
+a few rows, also of JAX models, which the probe's program evaluates: nothing else is compiled.
 
 Letters: R rows in a model call, C code columns, K outputs, S slots.
 """
@@ -8,7 +10,7 @@ Letters: R rows in a model call, C code columns, K outputs, S slots.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +19,31 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.process import in_order, threads_of
-from xaijax.games.engine.dispatch import ProgramRecipe, shape
-from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
+from xaijax.games.engine.dispatch import ProgramRecipe, mesh_of, shape
+from xaijax.games.engine.loop import (
+    Count,
+    GameQuery,
+    Instances,
+    Stream,
+    WhoseRows,
+    every_row,
+    refuse_lost_rows,
+)
 from xaijax.games.engine.plan import (
+    bytes_of_row,
     capacity,
+    is_small,
     power_below,
+    refuse_larger,
     rows_held,
 )
+from xaijax.games.measure.replacement.base import agreement_codes
+from xaijax.games.measure.score import Own
 from xaijax.models.queries.findings import answer_host
 from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.host_loop import HostOutputs, run_on_host
-from xaijax_kernels.engine.hybrids import hybrid_rows
-from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs, agreement_codes, list_words
+from xaijax_kernels.engine.hybrids import host_hybrid_rows, hybrid_rows
+from xaijax_kernels.engine.lattice import Dispatch, Pairs, list_words
 from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means
 from xaijax_kernels.engine.tables import tables_of_pairs
 from xaijax_kernels.sizes import SMALLEST_OF_WIDE
@@ -39,10 +54,16 @@ if TYPE_CHECKING:
 Whose = Callable[[np.ndarray], str]  # of slots int32 [R, ...]
 
 ROWS_PER_CALL = 1 << 15
-COPIES = 4  # of a row at work: its codes, what they decode to, and two that the model makes
-BYTES_OF_ANSWER = 16  # one number as the model gave it, and as it is looked at
-TOGETHER = 1 << 20  # answers whose changes are held together
-# One row a slot: a host model's row is dear, so none is asked for as padding.
+# Numbers per call in the model's widest layer: 32,768 rows of up to 1,024 numbers. Larger calls
+# save no time per row: ResNet-18 makes 802,816 numbers from an image of 224 x 224, and gets 32
+# images per call. The width of a model that is not a module is unknown; it counts as WIDER numbers
+# per column.
+NUMBERS_PER_CALL = 1 << 25
+WIDER = 8
+COPIES = 4  # copies of a row in a call: its codes, the decoded row, and two of the model's
+BYTES_OF_ANSWER = 16  # one number as returned and as checked
+TOGETHER = 1 << 20  # outputs whose changes are held together
+# One row per slot: rows of a host model are expensive, so none is used as padding.
 SLOT_BITS = 0
 
 
@@ -50,38 +71,38 @@ class HostBackend:
     """Runs the pieces of a stream through a host model."""
 
     def __init__(self, engine: Engine, N: int, table: CodeTable) -> None:
-        """N: instances of the question; table: decodes the codes of the rows asked about.
+        """N: number of instances; table: decodes the codes of the rows.
 
-        The sums are taken in blocks whose size does not depend on the size of a call, so that
-        batch_size= changes no bit of them.
+        The sums use blocks whose size does not depend on the size of a call, so that batch_size=
+        does not change them.
         """
         self._engine, self._most_rows, self._table = engine, engine.most_rows(N), table
+        self.N = N
         self.clock, self.compiled = engine.clock, engine.compiled
         self._P, self._score = engine.players.count, engine.score
         self._outputs = engine.findings.outputs  # A
-        # Rows of a call of the model, and rows within which a pair is reduced in one go.
+        # Rows of a call of the model, and rows within which a pair is reduced at once.
         self.rows_per_call, self.rows_per_block = _host_rows(engine, self._most_rows, self._outputs)
+        self.rows_together = self.rows_per_call  # rows that are drawn at once, for pulls
         self.slot_bits = SLOT_BITS  # a pair takes at least 2^slot_bits rows
-        self.clock.tile = self.rows_per_call
         self._instances = rows_held(N, engine.row_bytes, engine.rows_at_a_time)
         self._listed = engine.listed
-        self._device, players = engine.devices[0], engine.players_of_codes
-        self._donors = jax.device_put(engine.replacement.for_loops, self._device)
-        self._players = None if players is None else jax.device_put(players, self._device)
+        self.device = engine.devices[0]
+        self._donors, self._players = engine.replacement.for_loops, engine.players_of_codes
         self._sharing = _sharing(engine)
-        # Calls of a thread-safe model at a time that fit, as `_host_rows` counts them.
-        fits = max(1, engine.memory.fits("tile", 8 * engine.row_bytes * self.rows_per_call))
+        # Number of simultaneous calls of a thread-safe model that fit, as `_host_rows` counts them.
+        fits = max(1, engine.memory.fits("tile", _bytes_at_work(engine) * self.rows_per_call))
         self.threads = min(threads_of(engine.model.thread_safe), fits)
 
     @property
     def held(self) -> dict[str, int]:
-        """The bytes of calls at work (codes, decoded values, the model's copies), their answers,
+        """The bytes of running calls (codes, decoded values, the model's copies), their outputs,
         donors and instances.
         """
         row = self._donors.shape[1] * self._donors.dtype.itemsize
         work = min(self.rows_per_call, self._most_rows) * max(1, self.threads)
         return {
-            "tile": COPIES * row * work,
+            "tile": max(COPIES * row, _bytes_of_layers(self._engine)) * work,
             "answers": BYTES_OF_ANSWER * self._outputs * work,
             "instances": row * self._instances,
             "background": row * len(self._donors),
@@ -94,17 +115,24 @@ class HostBackend:
         """Calls of the model for a stream of `rows` rows, if none are shared."""
         return -(-rows // self.rows_per_call)
 
+    @cached_property
+    def _on_device(self) -> tuple[jax.Array, jax.Array | None]:
+        """The donors and the players of their columns, for the program that makes hybrids."""
+        donors, players = jax.device_put(self._donors, self.device), self._players
+        return donors, None if players is None else jax.device_put(players, self.device)
+
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
-    ) -> ProgramRecipe:
-        """Recipe of the program that draws hybrids for slots of one kind."""
+    ) -> ProgramRecipe | None:
+        """Recipe of the program that makes hybrids for slots of one kind."""
         slots, words = self._rows >> SLOT_BITS, -(-self._P // 32)
-        at, columns = self._donors.sharding, self._donors.shape[1]
+        donors, players = self._on_device
+        at, columns = donors.sharding, donors.shape[1]
         listed = shape(at, self._capacity(coalitions), words, dtype=jnp.uint32)
         arguments = (
-            shape(at, self._instances, columns, dtype=self._donors.dtype),
-            self._donors,
-            self._players,
+            shape(at, self._instances, columns, dtype=donors.dtype),
+            donors,
+            players,
             jax.ShapeDtypeStruct((slots, 3 + words), np.int32),
             None if kind == "subsets" else listed,
         )
@@ -118,13 +146,13 @@ class HostBackend:
     def piece_recipe(self, matrices: np.ndarray) -> None:
         """None: the sums are taken in NumPy."""
 
-    def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[ProgramRecipe]:
+    def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[ProgramRecipe | None]:
         """Recipe of the program that draws hybrids, in a list."""
         return [self.recipe("list", coalitions=C)]
 
     def pair_mean_recipes(
         self, kind: str, rows: int, n: int, donors: int, C: int
-    ) -> list[ProgramRecipe]:
+    ) -> list[ProgramRecipe | None]:
         """Recipe of the program that draws hybrids, in a list."""
         return [self.recipe(kind, coalitions=C)]
 
@@ -133,23 +161,26 @@ class HostBackend:
     ) -> Iterator[Any]:
         """Scores all rows of the stream; masks bool [at most `listed`, P], its list.
 
-        scored: False gives the model's answers themselves.
+        scored: False returns the model's outputs without a score.
         """
-        score = self._score if scored else None
         draw = self._drawer(x.codes, stream.kind, masks)
         whose = WhoseRows(x, stream.kind, masks).of
         several = self._rows > self.rows_per_call
         answers = self.answered(draw, stream.dispatches(self._rows), whose, several)
-        for answered in every_row(stream, answers):
-            if score is None:
-                yield answered
-                continue
-            piece, values = answered
-            own = x.own[piece.slots[:, 1]] if score.reads_own and x.own is not None else None
-            yield HostOutputs(piece, score(values, own).astype(np.float64, copy=False))
+        for piece, values in every_row(stream, answers):
+            yield self._outputs_of(piece, values, x, scored)
+
+    def _outputs_of(
+        self, piece: Any, values: np.ndarray, x: Instances, scored: bool
+    ) -> HostOutputs:
+        score = self._score if scored else None
+        if score is not None:
+            reference = x.own[piece.slots[:, 1]] if score.reads_own and x.own is not None else None
+            values = score(values, reference).astype(np.float64, copy=False)
+        return HostOutputs(piece, values)
 
     def _answer(self, codes: np.ndarray, first: int) -> np.ndarray:
-        """The model's answers to rows of codes [R, C], float64 [R, A]; first: for messages."""
+        """The model's outputs for rows of codes [R, C], float64 [R, A]; first: for messages."""
         engine = self._engine
         answers = answer_host(engine.model, self._table.asked(codes), first, self._outputs)
         if engine.determinism is not None:
@@ -158,15 +189,15 @@ class HostBackend:
 
     def answered(
         self,
-        draw: Callable[[Any], jax.Array],
+        draw: Callable[[Any], Any],
         pieces: Iterator[Any],
         whose: Whose,
         several: bool = False,
     ) -> Iterator[HostOutputs]:
-        """The model's answers to the rows that `draw` makes of each piece; [rows, A].
+        """The model's outputs for the rows that `draw` makes of each piece; [rows, A].
 
-        whose(slots of some rows): says whose they are, if the model raises. several: a piece
-        takes several calls, over which threads go then; else they go over the pieces.
+        whose(slots of rows): names the rows if the model raises. several: a piece takes several
+        calls, which threads share; otherwise threads share the pieces.
         """
 
         def answer(codes: np.ndarray, piece: Any) -> np.ndarray:
@@ -177,45 +208,45 @@ class HostBackend:
         if self._sharing is None:
             yield from run_on_host(draw, answer, pieces, mapped)
             return
-        stretches = self._sharing.stretches(pieces)
-        for stretch in stretches:
+        chunks = self._sharing.chunks(pieces)
+        for chunk in chunks:
             if not self._sharing.worth:
-                rest = chain.from_iterable(stretches)  # which holds a piece that it took ahead
-                yield from run_on_host(draw, answer, chain(stretch, rest), mapped)
+                rest = chain.from_iterable(chunks)  # which holds a piece taken ahead
+                yield from run_on_host(draw, answer, chain(chunk, rest), mapped)
                 return
-            yield from self._answer_shared(draw, stretch, self._sharing, whose)
+            yield from self._answer_shared(draw, chunk, self._sharing, whose)
 
     def _answer_shared(
         self,
-        draw: Callable[[Dispatch], jax.Array],
-        stretch: list[Dispatch],
+        draw: Callable[[Dispatch], Any],
+        chunk: list[Dispatch],
         sharing: Sharing,
         whose: Whose,
     ) -> Iterator[HostOutputs]:
-        """Asks the distinct rows of all pieces, in as few calls as they take."""
-        drawn = [draw(piece) for piece in stretch]
-        parts = [np.asarray(d)[: p.rows] for d, p in zip(drawn, stretch, strict=True)]
+        """Evaluates the distinct rows of all pieces, in as few calls as possible."""
+        drawn = [draw(piece) for piece in chunk]
+        parts = [np.asarray(d)[: p.rows] for d, p in zip(drawn, chunk, strict=True)]
         codes = np.concatenate(parts)
-        asked, place = sharing.places(codes)
-        rows = filled(codes[asked])
-        slots = np.concatenate([piece.slots for piece in stretch])[asked]
-        values = self._asked(rows, stretch[0].first_row, slots, whose, self.threads)[place]
-        self.clock.spared_rows += len(codes) - len(asked)
-        self.clock.padded_rows += len(rows) - len(asked)
+        distinct, place = sharing.places(codes)
+        rows = filled(codes[distinct])
+        slots = np.concatenate([piece.slots for piece in chunk])[distinct]
+        values = self._asked(rows, chunk[0].first_row, slots, whose, self.threads)[place]
+        self.clock.spared_rows += len(codes) - len(distinct)
+        self.clock.padded_rows += len(rows) - len(distinct)
         first = 0
-        for piece in stretch:
+        for piece in chunk:
             yield HostOutputs(piece, values[first : first + piece.rows])
             first += piece.rows
 
     @property
     def _rows(self) -> int:
-        """Rows of one piece: whole blocks, and whole calls."""
+        """Rows of one piece: full blocks, and full calls."""
         return max(self.rows_per_call, self.rows_per_block)
 
     def _asked(
         self, codes: np.ndarray, first_row: int, slots: np.ndarray, whose: Whose, threads: int
     ) -> np.ndarray:
-        """Asks for rows of codes in calls; slots: those of the rows, for the note on an error."""
+        """Evaluates rows of codes in calls; slots: of the rows, for the note on an error."""
 
         def ask(first: int) -> np.ndarray:
             part = slice(first, first + self.rows_per_call)
@@ -237,8 +268,8 @@ class HostBackend:
         rows, last = len(matrix), (1 << k) - 1
 
         def read(blocks: np.ndarray) -> np.ndarray:
-            own = answers.values[rows * blocks[0] : rows * (blocks[-1] + 1)]
-            return _of_blocks(own, rows, lambda change, _: change @ matrix, last)
+            changes = answers.values[rows * blocks[0] : rows * (blocks[-1] + 1)]
+            return _of_blocks(changes, rows, lambda change, _: change @ matrix, last)
 
         return read
 
@@ -249,8 +280,8 @@ class HostBackend:
 
         def summed(change: np.ndarray, first: int) -> np.ndarray:
             out = np.empty((*change.shape[:2], matrices.shape[2]))
-            for one, part, h in zip(out, change, high_bits[first:], strict=False):
-                one[...] = part @ matrices[h]
+            for block, part, h in zip(out, change, high_bits[first:], strict=False):
+                block[...] = part @ matrices[h]
             return out
 
         sums = _of_blocks(answers.values, self.rows_per_block, summed)
@@ -280,7 +311,7 @@ class HostBackend:
         return host_list_means(values, *places, question.masks, question.donor_weights)
 
     def _held(self, stream: Stream, question: GameQuery) -> np.ndarray:
-        """All answers of the stream; float64 [rows, K]."""
+        """All outputs of the stream; float64 [rows, K]."""
         parts = []
         for answers in self.answers(stream, question.x, question.masks):
             question.check(stream, answers)
@@ -289,20 +320,22 @@ class HostBackend:
         return np.concatenate(parts)
 
     def values(self, answers: HostOutputs) -> np.ndarray:
-        """The answers themselves, float64 [rows, K]."""
+        """The outputs themselves, float64 [rows, K]."""
         return answers.values
 
     def any_bad(self, answers: HostOutputs) -> bool:
-        """Whether an answer is not finite, or a score does not keep its bounds."""
-        kept = np.isfinite if self._score is None else self._score.kept
-        return not kept(answers.values).all()
+        """Whether an output is not finite, or a score is out of bounds."""
+        keeps = np.isfinite if self._score is None else self._score.kept
+        return not keeps(answers.values).all()
 
     def _drawer(
         self, x: np.ndarray, kind: str, masks: np.ndarray | None
-    ) -> Callable[[Dispatch], jax.Array]:
+    ) -> Callable[[Dispatch], Any]:
+        """The function that makes the hybrids of a piece, for the instances x [n, C]."""
         padded = np.zeros((self._instances, x.shape[1]), x.dtype)
         padded[: len(x)] = x
-        on_device = jax.device_put(padded, self._device)
+        donors, players = self._on_device
+        on_device = jax.device_put(padded, self.device)
         slots = self._rows >> SLOT_BITS
         words = -(-self._P // 32)
         coalitions, listed = 1, None
@@ -310,15 +343,107 @@ class HostBackend:
             assert masks is not None
             coalitions = len(masks)
             held = list_words(masks, self._capacity(coalitions))
-            listed = jax.device_put(held, self._device)
-        program = self.compiled.program(self.recipe(kind, coalitions=coalitions))
+            listed = jax.device_put(held, self.device)
+        recipe = self.recipe(kind, coalitions=coalitions)
+        assert recipe is not None
+        program = self.compiled.program(recipe)
 
         def draw(piece: Dispatch) -> jax.Array:
             full = np.zeros((slots, 3 + words), np.int32)
             full[: len(piece.slots)] = piece.slots
-            return program(on_device, self._donors, self._players, full, listed)
+            return program(on_device, donors, players, full, listed)
 
         return draw
+
+
+def takes_small(engine: Engine, N: int, coalitions: int) -> bool:
+    """Whether N instances take path="small" on a probed engine, by sizes (`is_small`). With
+    "auto" they do not if the model's parameters are sharded, a structure is declared, or the
+    user's score is traced.
+    """
+    limits, score = engine.limits, engine.score
+    if limits.path != "auto":
+        return limits.path == "small"
+    width, B, platform = engine.replacement.columns, engine.replacement.count, "cpu"
+    if not engine.uses_host:
+        if score and isinstance(score.function, Own) or mesh_of(engine.model.params) is not None:
+            return False
+        probe, platform = engine.findings, engine.devices[0].platform
+        if probe.layer is not None and probe.layer.declared:
+            return False
+        width = max(width, probe.widest)
+    return is_small(N, B, coalitions, engine.outputs, width, platform)
+
+
+class SmallBackend(HostBackend):
+    """The host loop, with hybrids made in NumPy and JAX models run by the probe's program."""
+
+    def __init__(self, engine: Engine, N: int, table: CodeTable) -> None:
+        super().__init__(engine, N, table)
+        if engine.uses_host:
+            return
+        probe, replacement = engine.findings, engine.replacement
+        assert probe.programs is not None
+        width, columns = probe.widest, replacement.columns
+        each = bytes_of_row(replacement.dtype.itemsize, width, columns, probe.outputs)
+        what = f"one call of {probe.rows} rows ({columns} columns, widest layer {width})"
+        refuse_larger(probe.rows * each, what, engine.memory)
+        self._program = partial(probe.programs["probe"][0], jax.device_put(engine.model.params))
+        self.rows_per_call = probe.rows
+        self.rows_together = self._rows
+        self._sharing = None
+
+    def recipe(
+        self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
+    ) -> None:
+        """None: nothing is compiled."""
+
+    def answers(
+        self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
+    ) -> Iterator[Any]:
+        """As for other host models; a JAX model is asked piece by piece, in this thread."""
+        if self._engine.uses_host:
+            yield from super().answers(stream, x, masks, scored)
+            return
+        draw, row = self._drawer(x.codes, "", masks), 0
+        for piece in stream.dispatches(self._rows):
+            try:
+                values = self.by_program(draw(piece))
+            except Exception as error:  # of a callback
+                whose = WhoseRows(x, stream.kind, masks)
+                error.add_note(f"xaijax: {whose.of(piece.slots)}")
+                raise
+            yield self._outputs_of(piece, values, x, scored)
+            row += piece.rows
+        if row != stream.rows:
+            refuse_lost_rows(stream, row)
+
+    def _drawer(
+        self, x: np.ndarray, kind: str, masks: np.ndarray | None
+    ) -> Callable[[Dispatch], np.ndarray]:
+        def draw(piece: Dispatch) -> np.ndarray:
+            return host_hybrid_rows(x, self._donors, self._players, self._P, piece.slots, masks)
+
+        return draw
+
+    def _asked(
+        self, codes: np.ndarray, first_row: int, slots: np.ndarray, whose: Whose, threads: int
+    ) -> np.ndarray:
+        if self._engine.uses_host:
+            return super()._asked(codes, first_row, slots, whose, threads)
+        return self.by_program(codes)
+
+    def by_program(self, codes: np.ndarray) -> np.ndarray:
+        """A JAX model's outputs for rows of codes [R, C], float64 [R, A]."""
+        rows, step = self._table.asked(codes), self.rows_per_call
+        missing = -len(rows) % step
+        rows = np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
+        # All calls start before the first output is read.
+        started = [self._program(rows[first : first + step]) for first in range(0, len(rows), step)]
+        answers = np.concatenate([np.asarray(answer) for answer in started])[: len(codes)]
+        self.clock.model_calls += len(started)
+        self.clock.padded_rows += missing
+        return answers.reshape(len(codes), -1).astype(np.float64)
 
 
 def _of_blocks(
@@ -327,21 +452,20 @@ def _of_blocks(
     summed: Callable[[np.ndarray, int], np.ndarray],
     last: int = -1,
 ) -> np.ndarray:
-    """What blocks of `rows` rows of answers [R, K] come to, float64 [blocks, K, M + 3]: the sums,
-    the answer to the first row and to the row `last`, and how far answers go from the first.
+    """Reduces blocks of `rows` rows of outputs [R, K] to float64 [blocks, K, M + 3]: the sums, the
+    outputs of the first row and of the row `last`, and the largest change from the first.
 
     summed(changes from the first row [b, K, rows], number of the first block) -> [b, K, M]. It
-    takes some blocks at a time, because their changes take as much memory as the answers
-    themselves.
+    takes some blocks at a time, because their changes take as much memory as the outputs.
     """
     blocks, K = len(values) // rows, values.shape[1]
     step = max(1, TOGETHER // (rows * K))
     v = values[: blocks * rows].reshape(blocks, rows, K).swapaxes(1, 2)
     parts = []
-    for first in range(0, max(blocks, 1), step):  # of no blocks there is a shape too
-        some = v[first : first + step]
-        empty, full = some[:, :, :1], some[:, :, last:][:, :, :1]
-        change = some - empty
+    for first in range(0, max(blocks, 1), step):  # zero blocks have a shape too
+        chunk = v[first : first + step]
+        empty, full = chunk[:, :, :1], chunk[:, :, last:][:, :, :1]
+        change = chunk - empty
         span = np.maximum(change.max(axis=2), -change.min(axis=2))[:, :, None]
         parts.append(np.concatenate([summed(change, first), empty, full, span], axis=2))
     return np.concatenate(parts)
@@ -351,29 +475,30 @@ def _drawn(P: int, kind: str, x: Any, donors: Any, players: Any, slots: Any, mas
     return hybrid_rows(x, donors, players, P, SLOT_BITS, slots, masks, kind)
 
 
-# Against one reference row, instances that agree in the players they keep have the same hybrids:
-# on codes a third of the rows and more. On continuous columns there are next to none, which the
-# first rows tell. Against many background rows they are rare, and not looked for.
+# With one reference row, instances that agree in the kept players have equal hybrids: for codes a
+# third of the rows or more. For continuous columns there are almost none, as the first rows show.
+# With many background rows they are rare, and not searched.
 
-MOST_ROWS = 1 << 19  # looked through together
-FIRST_ROWS = 1 << 16  # and of the first look, which decides whether there is another
-WORTH = 0.1  # of the rows at least must be spared; continuous columns share 2^-k of them
-# Rows of a call are filled up to a multiple: how many are new depends on the other instances, and
-# linear algebra rounds the last few rows of a product in another way than the rest.
+MOST_ROWS = 1 << 19  # rows searched together
+FIRST_ROWS = 1 << 16  # rows of the first search, which decides whether to continue
+WORTH = 0.1  # least share of saved rows; continuous columns share 2^-k of the rows
+# Rows of a call are padded to a multiple: the number of new rows depends on the other instances,
+# and linear algebra rounds the last few rows of a product differently.
 MULTIPLE = 64
 
 
 class Sharing:
-    """Whether and in how large stretches shared rows are looked for."""
+    """Decides whether shared rows are searched, and in which chunks."""
 
     def __init__(self, most_rows: int) -> None:
-        """most_rows: whose codes fit the memory."""
+        """most_rows: number of rows whose codes fit the memory."""
         self.worth = True
         self._most = min(most_rows, MOST_ROWS)
         self._first = True
 
-    def stretches(self, pieces: Iterator[Dispatch]) -> Iterator[list[Dispatch]]:
-        """The pieces, some at a time. One is taken ahead: the rest is in what this returns."""
+    def chunks(self, pieces: Iterator[Dispatch]) -> Iterator[list[Dispatch]]:
+        """Yields several pieces at a time. One piece is taken ahead; the results contain the
+        rest."""
         held: list[Dispatch] = []
         rows = 0
         for piece in pieces:
@@ -387,22 +512,23 @@ class Sharing:
             yield held
 
     def places(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to ask, int64 [distinct], and for each row its place among them; codes [R, C]."""
+        """(rows to evaluate int64 [distinct], the position of each row among them); codes [R,
+        C]."""
         words = agreement_codes(codes)
         same_as = first_alike(words, hashes(words))
-        asked = np.flatnonzero(same_as == np.arange(len(codes)))
-        self.worth = self.worth and len(asked) <= (1 - WORTH) * len(codes)
+        distinct = np.flatnonzero(same_as == np.arange(len(codes)))
+        self.worth = self.worth and len(distinct) <= (1 - WORTH) * len(codes)
         self._first = False
-        return asked, np.searchsorted(asked, same_as)
+        return distinct, np.searchsorted(distinct, same_as)
 
 
 def filled(rows: np.ndarray) -> np.ndarray:
-    """Rows [R, C] with the last one repeated to a whole multiple."""
+    """Rows [R, C] padded with the last one to a multiple."""
     return np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % MULTIPLE, axis=0)])
 
 
 def hashes(words: np.ndarray) -> np.ndarray:
-    """64 bits of each row of whole numbers [R, C], by a polynomial in an odd constant; [R]."""
+    """64-bit hashes of rows of integers [R, C], by a polynomial in an odd constant; [R]."""
     out = np.zeros(len(words), np.uint64)
     for column in words.T:
         out ^= column.astype(np.int64).view(np.uint64)
@@ -412,7 +538,7 @@ def hashes(words: np.ndarray) -> np.ndarray:
 
 
 def first_alike(words: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """For each row the first row that equals it, or itself where rows of one key differ; [R]."""
+    """For each row the first equal row, or itself if rows with one key differ; [R]."""
     order = np.argsort(keys, kind="stable")
     new = np.r_[True, np.diff(keys[order]) != 0]
     first = np.empty(len(words), np.int64)
@@ -421,69 +547,42 @@ def first_alike(words: np.ndarray, keys: np.ndarray) -> np.ndarray:
     return np.where(alike, first, np.arange(len(words)))
 
 
-OF_X = "these are hybrids of X"  # how a note begins that counts rows as the call did
-_SHOWN = 8  # stretches of rows that are named
-
-
-class WhoseRows:
-    """The rows of a stream whose slots are one row each."""
-
-    def __init__(self, x: Instances, kind: str, masks: np.ndarray | None) -> None:
-        """kind, masks: those of the stream."""
-        self._here = x.here
-        # For rows asked one by one: whether a coalition of the list keeps nothing of X.
-        self._none_kept = None if kind != "rows" or masks is None else ~masks.any(axis=1)
-
-    def of(self, slots: np.ndarray) -> str:
-        """What some rows are, in words; slots int32 [R, 3 + words]."""
-        if self._none_kept is not None and self._none_kept[slots[:, 0] - LISTED].all():
-            rows = named_rows(slots[:, 2])
-            return f"these are donors as they are (background, pool or data), {rows} of them, not X"
-        own = slots[:, 1] if self._here is None else self._here[slots[:, 1]]
-        return f"{OF_X} {named_rows(own)} with the donors (background, pool or data)"
-
-
-def named_rows(rows: Any) -> str:
-    """ "row 4", "rows 0 to 31", "rows 2, 5 and 9 to 11" of whole numbers in any order."""
-    distinct = np.unique(rows)
-    ends = np.flatnonzero(np.diff(distinct) > 1)
-    starts = distinct[np.r_[0, ends + 1]]
-    stops = distinct[np.r_[ends, len(distinct) - 1]]
-    parts = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(starts, stops, strict=True)]
-    if len(distinct) == 1:
-        return f"row {parts[0]}"
-    more = len(parts) - _SHOWN
-    if more > 0:
-        left = int((distinct > stops[_SHOWN - 1]).sum())
-        return f"rows {', '.join(parts[:_SHOWN])} and {left:,} more"
-    return f"rows {' and '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"
-
-
 def _sharing(engine: Engine) -> Sharing | None:
-    """How hybrids of several instances are shared; None if none can be the same, or the model is
+    """How hybrids of several instances are shared; None if none can be equal, or the model is
     random.
     """
     if engine.replacement.count > 1 or not engine.limits.shares or not engine.model.deterministic:
         return None
-    # Codes, those asked, and what sorting needs.
+    # All codes, the codes to evaluate, and arrays for sorting.
     return Sharing(engine.memory.fits("parts", engine.row_bytes + 32))
+
+
+def _bytes_of_layers(engine: Engine) -> int:
+    """Bytes that a row's widest layer reads and writes, float32; 0: unknown."""
+    return 2 * 4 * (engine.findings.width or 0)
+
+
+def _bytes_at_work(engine: Engine) -> int:
+    """Bytes per row of a running call."""
+    return max(2 * COPIES * engine.row_bytes, _bytes_of_layers(engine))
 
 
 def _host_rows(engine: Engine, most_rows: int, K: int) -> tuple[int, int]:
     """(rows of one call, rows of one block of sums).
 
-    A block: `tile`, or as many rows as the share of a tile holds with their codes, their
-    decoded values and the model's own copies, and that of answers with their K numbers; a power of
-    two. A call: `batch_size` rounded up
-    to whole blocks, as tiles are on a device: many models round a single row's answer in
-    another way than a batch's. Never more than is asked for, than fits, or than the model's
-    `max_rows`, a power of two below it.
+    A block has `tile` rows, or enough rows for NUMBERS_PER_CALL numbers in the widest layer; a
+    power of two, limited by the memory for codes, decoded values, the model's copies and outputs. A
+    call has `batch_size` rows rounded up to full blocks, because many models round a single row
+    differently from a batch. It never exceeds the requested rows, the memory, or a power of two
+    within the model's `max_rows`.
     """
     engine.refuse_large_tile()
-    memory = engine.memory
-    fits = memory.fits("tile", 8 * engine.row_bytes)
+    memory, columns = engine.memory, engine.replacement.for_loops.shape[1]
+    fits = memory.fits("tile", _bytes_at_work(engine))
     fits = min(fits, memory.fits("answers", BYTES_OF_ANSWER * K))
-    block = engine.limits.tile or max(SMALLEST_OF_WIDE, min(ROWS_PER_CALL, power_below(fits)))
+    narrow = NUMBERS_PER_CALL // max(1, engine.findings.width or WIDER * columns, columns)
+    most = power_below(min(fits, narrow))
+    block = engine.limits.tile or max(SMALLEST_OF_WIDE, min(ROWS_PER_CALL, most))
     wanted = min(engine.limits.batch_rows or block, max(block, min(most_rows, fits)))
     call = -(-wanted // block) * block
     if engine.model.max_rows is not None:

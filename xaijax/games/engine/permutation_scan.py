@@ -1,7 +1,7 @@
-"""Walks along orders of players, where the model's first layer is known.
+"""Evaluates coalitions along orders of players, if the model's first layer is known.
 
 Letters: N instances, B donors, P players, D orders, K outputs, H units of the layer, G instances in
-a tile (or walks, each an instance and an order), L sizes in a block, T tiles in a dispatch.
+a tile (or scans, each an instance and an order), L sizes in a block, T tiles in a dispatch.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from xaijax.games.engine.plan import (
     refuse_larger,
     rows_held,
     rows_of_head,
+    waiting,
 )
 from xaijax_kernels.engine.tiles import counted_on, platform_of, traced, widest_layer
 from xaijax_kernels.sizes import (
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 
 MOST_INSTANCES = 32  # of one tile: a lone instance is padded to no more than this
 ORDERS = 32  # on the device at a time
-LOOK_AHEAD = 1  # a dispatch of walks is long, and its results are large
-PROBE_ROWS = 32  # as the model was probed with: a head that was found in that trace has it already
+LOOK_AHEAD = 1  # a dispatch of scans is long, and its results are large
+PROBE_ROWS = 32  # as for the probe: a head found in that trace is traced already
 
 
 def scan_shape(
@@ -58,8 +59,7 @@ def scan_shape(
 ) -> ScanShape:
     """A tile for one call of the head, where a plain tile has `rows`; a pure function.
 
-    On accelerators a turn takes all sizes at once, of as many walks as fill a call of `larger`
-    rows.
+    On accelerators an iteration takes all sizes of enough scans to fill a call of `larger` rows.
     """
     longest = LONGEST_BLOCK
     if platform != "cpu" and 2 * P <= rows:
@@ -82,7 +82,7 @@ def scan_shape(
 
 
 class PermutationScan:
-    """Runs walks along orders of players on the devices of an engine."""
+    """Runs scans along orders of players on the devices of an engine."""
 
     def __init__(self, engine: Engine) -> None:
         """engine: of a model with a first layer."""
@@ -91,14 +91,14 @@ class PermutationScan:
         mesh = placement.mesh
         self._structure, self._compiled, self._mesh = engine.structure, compiled, mesh
         self._most = engine.instances_at_a_time  # rows of x on the device at a time
-        self._instances = 0  # that there is room for, see `holding`
+        self._instances = 0  # instances that fit, see `holding`
         self._same, self._split = placement.same, placement.split
         self._results = placement.results
         self._params = placement.params(model.params)
         B, P = donors.shape
         self._count = B
         platform = platform_of(mesh)
-        # One call of the head takes as many rows as a tile of the plain model would have.
+        # One call of the head takes the number of rows of a plain model's tile.
         hidden = jax.ShapeDtypeStruct((PROBE_ROWS, engine.known.width), donors.dtype)
         jaxpr = traced(engine.structure.head, model.params, hidden).jaxpr
         width = max(engine.known.width, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))
@@ -122,16 +122,17 @@ class PermutationScan:
         split = (self.segments, self.shape.donors)
         self._donors = put(padded.reshape(*split, P), self._same)
         self._weights = put(weights.reshape(split), self._same)
-        # Sums of both halves, what they lost, and at once whether one is bad.
+        # Sums of both halves, their rounding errors, and (with `at_once`) whether one is invalid.
         per_tile = (4 if self.shape.by == "steps" else 6) * donors.itemsize * outputs
         per_tile *= self.shape.blocks * self.shape.block * self.shape.instances
         fits = max(1, memory.fits("answers", (LOOK_AHEAD + 1) * per_tile))
         self.tiles = -(-min(TILES_PER_DISPATCH, fits) // mesh.size) * mesh.size
         tiles = {"tile": of_call * per_row, "answers": self.tiles * per_tile}  # of one dispatch
-        self.held = {share: (LOOK_AHEAD + 1) * size for share, size in tiles.items()}
+        self._ahead = waiting(sum(tiles.values()), memory, LOOK_AHEAD)
+        self.held = {share: (self._ahead + 1) * size for share, size in tiles.items()}
 
     def holding(self, N: int) -> PermutationScan:
-        """The same with room for the rows of a question of N instances."""
+        """The loop with room for the rows of N instances."""
         row = self._donors.dtype.itemsize * self.shape.P
         room = rows_held(N, row, self._most)
         if room <= self._instances:
@@ -142,8 +143,8 @@ class PermutationScan:
         return wider
 
     def sums(self, x: np.ndarray, orders: np.ndarray) -> tuple[np.ndarray, int]:
-        """v(S) along orders: float64 [n, D, 2, P, K], and how many tiles have an answer
-        that is not finite.
+        """(v(S) along orders, float64 [n, D, 2, P, K]; the number of tiles with an output that is
+        not finite).
 
         x [n, P], orders int32 [D, P]. Entry [i, d, 0, s - 1] keeps the first s players of the
         order, entry [i, d, 1, s - 1] the others.
@@ -152,15 +153,15 @@ class PermutationScan:
         T, bad = self.tiles_of(len(x), len(orders)), 0
         for n in range(0, len(x), self._instances):
             for d in range(0, len(orders), ORDERS):
-                here = out[n : n + self._instances, d : d + ORDERS]
+                part = out[n : n + self._instances, d : d + ORDERS]
                 bad += self._some(
-                    x[n : n + self._instances], orders[d : d + ORDERS].astype(np.int32), here, T
+                    x[n : n + self._instances], orders[d : d + ORDERS].astype(np.int32), part, T
                 )
         return out, bad
 
     def tiles_of(self, N: int, D: int) -> int:
-        """T for D orders of N instances. If all T turns are made, a small question has fewer, of
-        few numbers of them, so that similar questions run one program.
+        """T for D orders of N instances. If all T iterations are always made, a small run has
+        fewer; only a few different T occur, so that similar runs share a program.
         """
         if not counted_on(self._mesh):
             return self.tiles
@@ -181,7 +182,7 @@ class PermutationScan:
         return calls
 
     def _some(self, x: np.ndarray, orders: np.ndarray, out: np.ndarray, T: int) -> int:
-        program = self._program(T)
+        program, ahead = self._program(T)
         rows = np.zeros((self._instances, x.shape[1]), x.dtype)
         rows[: len(x)] = x
         listed = np.zeros((ORDERS, orders.shape[1]), np.int32)
@@ -194,7 +195,7 @@ class PermutationScan:
         self._compiled.clock.padded_rows += run - used
         bad = 0
         parts = ((first, work[first : first + T]) for first in range(0, len(work), T))
-        dispatches = Dispatches(self._mesh, self._compiled.clock, T, LOOK_AHEAD)
+        dispatches = Dispatches(self._mesh, self._compiled.clock, T, ahead)
         for dispatch in dispatches.run(program, on_device, parts):
             first, (high, low, lost) = dispatch.asked, dispatch.read()
             summed = high
@@ -204,41 +205,42 @@ class PermutationScan:
                 with np.errstate(invalid="ignore"):  # see `DeviceBackend._means`
                     summed += low
                 summed *= self._scale
-            for t, (own, count) in enumerate(groups[first : first + T]):
+            for t, (places, count) in enumerate(groups[first : first + T]):
                 walks = summed[t, :, : self.shape.P, :count]  # [2, P, g, K]
-                out[own] += walks.transpose(2, 0, 1, 3)
+                out[places] += walks.transpose(2, 0, 1, 3)
             bad += int(lost.sum())
         return bad
 
     def _work(self, N: int, D: int) -> tuple[np.ndarray, list[tuple[Any, int]]]:
-        """Tiles as the program takes them; where in [N, D] the walks of each are, and how many.
+        """(tiles for the program, positions in [N, D] of each tile's scans, their number).
 
-        An instance's donors are summed segment after segment, whatever else is in its tiles.
+        An instance's donors are summed segment by segment, whatever else is in its tiles.
         """
         G, segments = self.shape.instances, range(self.segments)
         if self.shape.at_once:
             d, n = np.divmod(np.arange(N * D), N)
             parts = [slice(first, first + G) for first in range(0, N * D, G)]
-            places = [((n[own], d[own]), len(n[own])) for own in parts]
+            places = [((n[part], d[part]), len(n[part])) for part in parts]
             tiles = [
-                (s, *_filled(d[own], G), *_filled(n[own], G)) for own in parts for s in segments
+                (s, *_filled(d[part], G), *_filled(n[part], G)) for part in parts for s in segments
             ]
-            return np.array(tiles, np.int32), [one for one in places for _ in segments]
+            return np.array(tiles, np.int32), [place for place in places for _ in segments]
         groups = [(n, min(G, N - n)) for n in range(0, N, G)]
         tiles = [(d, s, n) for d in range(D) for n, _ in groups for s in segments]
         work = np.empty((len(tiles), 2 + G), np.int32)
         work[:, 0], work[:, 1], first = np.array(tiles).T
         work[:, 2:] = np.minimum(first[:, None] + np.arange(G), N - 1)
         places = [((slice(n, n + g), d), g) for d in range(D) for n, g in groups]
-        return work, [one for one in places for _ in segments]
+        return work, [place for place in places for _ in segments]
 
     @cached_property
     def _program(self) -> Any:
-        """T -> the program; to find it takes as long as a small run."""
-        return cache(lambda T: self._compiled.program(self.recipe(T)))
+        """A cache T -> (program, number of waiting results), because the look-up takes as long as a
+        small run."""
+        return cache(lambda T: self._compiled.with_ahead(self.recipe(T)))
 
     def recipe(self, T: int) -> ProgramRecipe:
-        """What the program of a dispatch of T tiles is compiled of."""
+        """Recipe of the program of a dispatch of T tiles."""
         dtype, G = self._donors.dtype, self.shape.instances
         structure, same, split = self._structure, self._same, self._split
         run = partial(scan_tiles, structure.of, columns(structure.head), self.shape, self._mesh)
@@ -257,11 +259,11 @@ class PermutationScan:
             arguments,
             what=f"a dispatch of {T} tiles of walks",
             remedy=f"{RAISE[:-1]}, or leave structure= out.",
-            ahead=LOOK_AHEAD,
+            ahead=self._ahead,
             results=self._results,
         )
 
 
 def _filled(numbers: np.ndarray, G: int) -> np.ndarray:
-    """Numbers [g] with the last repeated; [G]."""
+    """Numbers [g] padded with the last one; [G]."""
     return np.pad(numbers, (0, G - len(numbers)), mode="edge")

@@ -1,6 +1,7 @@
-"""The plan of a run on devices: tile, tiles per dispatch, instances at a time.
+"""Plans a run on devices: tile, tiles per dispatch, instances at a time.
 
-Pure functions of sizes and limits; nothing is timed, so the same call makes the same plan.
+All functions are pure functions of sizes and limits; nothing is timed, so the same call gives the
+same plan.
 
 Letters: R rows in a tile, T tiles in a dispatch, B donors, C code columns, P players.
 """
@@ -8,7 +9,8 @@ Letters: R rows in a tile, T tiles in a dispatch, B donors, C code columns, P pl
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -18,6 +20,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, MemoryPlanError
 from xaijax.core.process import available_host_memory
+from xaijax.core.typing import AnswerPath
 from xaijax.games.engine.dispatch import LOOK_AHEAD, only_described
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.tiles import TileShape
@@ -35,31 +38,31 @@ LEAST_DONORS = 16
 MOST_PAIRS, MOST_FLAGS = 1 << 19, 1 << 26
 MOST_INSTANCES = 1 << 13
 AMPERE = 8.0  # the compute capability of the first GPUs with TF32 and bfloat16
-# Bytes that go to a device as fast as nothing does. What is padded up to them is of one size for
-# every question, so that no question compiles a program of its own.
+# Bytes whose transfer to a device takes no noticeable time. Arrays are padded to this size, so that
+# small runs share programs.
 UNNOTICED = 1 << 20
 
 Share = Literal[
     "tile", "answers", "results", "instances", "parts", "lists", "pairs", "kept"
-]  # what a run holds at a time
+]  # shares of what a run holds at a time
 SHARES: dict[Share, int] = {  # in 64ths of the memory; they add up to the whole
-    "tile": 16,  # rows that go through the model in one call, and its layers
-    "answers": 16,  # answers that are not summed yet
-    "results": 16,  # what is made of answers: tables, sums, values of coalitions
-    "instances": 4,  # codes of the instances that are asked about together
-    "parts": 4,  # what players of single rows add to a layer; hybrids looked through for equal ones
+    "tile": 16,  # rows of one model call, and its layers
+    "answers": 16,  # outputs that are not summed yet
+    "results": 16,  # results of outputs: tables, sums, values of coalitions
+    "instances": 4,  # codes of the instances that are evaluated together
+    "parts": 4,  # players' terms of single rows in a layer; hybrids searched for equal ones
     "lists": 4,  # coalitions
-    "pairs": 3,  # which players of the instances differ from which donor
-    "kept": 1,  # answers that later calls use again
+    "pairs": 3,  # which players of the instances differ from each donor
+    "kept": 1,  # outputs that later calls reuse
 }
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Hands out shares of the bytes that a run may use; together they take no more than the whole.
+    """Divides the bytes that a run may use into shares.
 
-    Every limit that a run derives from `max_memory` is a share of this plan, so that what is held
-    at the same time has been counted once.
+    Every limit that a run derives from `max_memory` is a share of this plan, so that all memory
+    held at the same time is counted once.
     """
 
     whole: int
@@ -69,8 +72,14 @@ class MemoryPlan:
         return self.whole * SHARES[name] // sum(SHARES.values())
 
     def fits(self, name: Share, each: int) -> int:
-        """How many things of `each` bytes the share holds; 0: not even one."""
+        """Number of items of `each` bytes that fit the share."""
         return self.share(name) // max(1, each)
+
+    @property
+    def under_way(self) -> int:
+        """The bytes for running dispatches and their instances: the rest of the other shares."""
+        beside: tuple[Share, ...] = ("results", "parts", "lists", "pairs", "kept")
+        return self.whole - sum(map(self.share, beside))
 
     @property
     def described(self) -> str:
@@ -79,7 +88,7 @@ class MemoryPlan:
 
     @staticmethod
     def needed(name: Share, size: int) -> int:
-        """The least memory whose share holds `size` bytes."""
+        """The smallest memory whose share holds `size` bytes."""
         return -(-size * sum(SHARES.values()) // SHARES[name])
 
 
@@ -93,16 +102,19 @@ class TilePlan:
     donors: int  # B
     columns: int  # C
     bytes_per_row: int  # of a tile at work
+    least: int = 0  # bytes of a running tile, independent of its rows
+    ahead: int = LOOK_AHEAD  # dispatches started before the first is fetched
 
     @property
     def held(self) -> dict[str, int]:
-        """The bytes of the dispatches under way (a tile at work and the answers of each, which is
-        what `Compiled.program` counts), the donors and the instances.
+        """The bytes of the running dispatches (a tile and the outputs of each, as
+        `Compiled.program` counts them), the donors and the instances.
         """
-        itemsize, dispatches = np.dtype(self.tile.dtype).itemsize, LOOK_AHEAD + 1
+        itemsize, dispatches = np.dtype(self.tile.dtype).itemsize, self.ahead + 1
+        rows = self.tile.rows
         return {
-            "tile": dispatches * self.tile.rows * self.bytes_per_row,
-            "answers": dispatches * itemsize * self.rows * (self.tile.outputs + 1),
+            "tile": dispatches * max(self.least, rows * self.bytes_per_row),
+            "answers": dispatches * itemsize * rows * self.tiles * (self.tile.outputs + 1),
             "instances": itemsize * self.instances * self.columns,
             "background": itemsize * self.donors * self.columns,
         }
@@ -132,16 +144,18 @@ def plan_sizes(
     weights: int | None = None,
     operations: float = 0.0,
     answers: int = 0,
+    least: int = 0,
     instances: int,
 ) -> TilePlan:
     """Chooses tile and tiles per dispatch; a pure function of its arguments.
 
-    operations: those of the model for a row; 0: unknown.
-    answers: numbers of a row that the model itself is asked for in addition; 0: none.
-    instances: those of the question.
-    weights: numbers of the model's parameters; None: tiles are not made smaller for wide rows.
-    batch_rows is cut to what fits, and to the most rows that are asked for (where these are more
-    than the default).
+    operations: of the model per row; 0: unknown.
+    answers: numbers per row of the model's own outputs, if they are kept next to scores; 0: not.
+    least: bytes that a structure needs for a tile, independent of its rows.
+    instances: number of instances of the run.
+    weights: number of the model's parameters; None: tiles are not reduced for wide rows.
+    batch_rows is limited to what fits, and to the largest number of requested rows (if this exceeds
+    the default).
     """
     slot_bits = min(P, SLOT_BITS)
     per_row = bytes_of_row(itemsize, width, columns, max(outputs, answers))
@@ -152,48 +166,77 @@ def plan_sizes(
     while tile is None and rows > SMALLEST_OF_WIDE and rows * per_row > memory.whole:
         rows //= 2
     what = f"one tile of {rows} rows ({columns} columns, widest layer {width})"
-    refuse_larger(rows * per_row, what, memory)
+    refuse_larger(max(least, rows * per_row), what, memory)
     tiles = tiles_of_dispatch(rows, operations, platform)
     if batch_rows is not None:
         tiles = min(-(-batch_rows // rows), max(tiles, -(-most_rows // rows)))
     tiles = min(tiles, tiles_that_fit(rows, outputs, itemsize, memory))
     tiles = -(-tiles // devices) * devices
-    return TilePlan(
+    plan = TilePlan(
         TileShape(shape, P, slot_bits, rows >> slot_bits, outputs, dtype),
         tiles,
         rows_held(instances, columns * itemsize, rows_at_a_time(columns * itemsize, memory)),
         donors,
         columns,
         per_row,
+        least,
     )
+    return fitted(plan, devices, tile is None, what, memory)
+
+
+def fitted(plan: TilePlan, devices: int, smaller: bool, what: str, memory: MemoryPlan) -> TilePlan:
+    """The plan, reduced until it fits: first running dispatches, then tiles of each, then rows
+    of a tile (if `smaller`). Raises MemoryPlanError if nothing fits.
+    """
+    while plan.ahead and sum(plan.held.values()) > memory.under_way:
+        plan = replace(plan, ahead=plan.ahead - 1)
+    while sum(plan.held.values()) > memory.whole:
+        rows, bits = plan.tile.rows, plan.tile.slot_bits
+        if plan.tiles > devices:
+            plan = replace(plan, tiles=-(-plan.tiles // 2 // devices) * devices)
+        elif smaller and rows > SMALLEST_OF_WIDE and rows * plan.bytes_per_row > plan.least:
+            plan = replace(plan, tile=replace(plan.tile, slots=(rows >> 1) >> bits))
+        else:
+            held = ", ".join(f"{size:,} for {name}" for name, size in plan.held.items())
+            needed = sum(plan.held.values())
+            refuse_larger(needed, f"{what} with what goes with it ({held})", memory)
+    return plan
 
 
 def tiles_that_fit(rows: int, outputs: int, itemsize: int, memory: MemoryPlan) -> int:
-    """Tiles of a dispatch whose answers fit; one at least."""
+    """Tiles of a dispatch whose outputs fit; at least one."""
     return max(1, memory.fits("answers", rows * itemsize * (outputs + 1)))
 
 
 def bytes_of_row(itemsize: int, width: int, columns: int, outputs: int) -> int:
-    """Bytes of a row of a tile at work."""
+    """Bytes of a row of a running tile."""
     return itemsize * (2 * width + 3 * columns + outputs) + 16
 
 
-def fitting_tile(rows: int, bytes_per_row: int, memory: MemoryPlan) -> int:
-    """`rows`, halved until the tile fits its share; not below the smallest tile."""
-    while rows > SMALLEST_TILE and rows > memory.fits("tile", bytes_per_row):
+def fitting_tile(rows: int, each: int, memory: MemoryPlan, least: int = SMALLEST_TILE) -> int:
+    """`rows` of `each` bytes, halved until the tile fits its share; at least `least`."""
+    while rows > least and rows > memory.fits("tile", each):
         rows //= 2
-    return max(SMALLEST_TILE, rows)
+    return max(least, rows)
 
 
 def rows_of_head(rows: int, bytes_per_row: int, platform: str, memory: MemoryPlan) -> int:
-    """Rows of one call of a head on a GPU or a TPU where a plain tile has `rows`: more than these,
-    as far as the share of a tile holds them.
+    """Rows of one call of a head on a GPU or a TPU if a plain tile has `rows`: more than these,
+    up to the share of a tile.
     """
     return max(1, min(rows_of_call(rows, platform), memory.fits("tile", bytes_per_row)))
 
 
+def waiting(of_dispatch: int, memory: MemoryPlan, most: int = LOOK_AHEAD, beside: int = 0) -> int:
+    """Number of dispatches of these bytes to start before the first is fetched, up to `most`: as
+    many as fit besides the fetched one and the rest of the run; beside: bytes of that rest in
+    the shares of dispatches.
+    """
+    return max(0, min(most, (memory.under_way - beside) // max(1, of_dispatch) - 1))
+
+
 def refuse_larger(needed: int, what: str, memory: MemoryPlan) -> None:
-    """Raises MemoryPlanError if what a program has at work needs more than the whole memory."""
+    """Raises MemoryPlanError if a running program needs more than the whole memory."""
     if needed > memory.whole:
         raise MemoryPlanError(
             f"max_memory={memory.whole:,} bytes, but {what} needs about {needed:,}. Raise "
@@ -201,29 +244,40 @@ def refuse_larger(needed: int, what: str, memory: MemoryPlan) -> None:
         )
 
 
+def refuse_shares(held: Mapping[str, int], memory: MemoryPlan) -> None:
+    """Raises MemoryPlanError if the held shares of a run together exceed the memory."""
+    needed = sum(held.values())
+    if needed > memory.whole:
+        parts = ", ".join(f"{size:,} for {name}" for name, size in held.items())
+        refuse_larger(needed, f"what the run holds together ({parts})", memory)
+
+
+PAIR_BYTES, PLAYER_BYTES = 80, 2  # bytes of a pair on the host, approximately; two flags per player
+
+
 def instances_at_a_time(donors: int, P: int, bytes_per_row: int, memory: MemoryPlan) -> int:
     """Instances whose pairs are planned together.
 
-    A pair takes some 80 bytes on the host and two flags a player; at most about half a million
-    pairs are planned, and no more than have 64 MB of flags. The number does not depend on how many
-    instances there are, so that every call runs the same program.
+    At most about half a million pairs with at most 64 MB of flags are planned. The number does not
+    depend on the number of instances, so that every call runs the same program.
     """
-    by_pairs = min(MOST_PAIRS, MOST_FLAGS // P, memory.fits("pairs", 80 + 2 * P)) // donors
+    fits = memory.fits("pairs", PAIR_BYTES + PLAYER_BYTES * P)
+    by_pairs = min(MOST_PAIRS, MOST_FLAGS // P, fits) // donors
     return max(1, min(by_pairs, rows_at_a_time(bytes_per_row, memory)))
 
 
 def rows_held(rows: int, bytes_per_row: int, most: int) -> int:
-    """Rows that a program has room for, for a question of `rows` of them.
+    """Rows that a program has room for, for a run with `rows` rows.
 
-    A power of two, so that similar questions share a program, and all questions of rows that
-    together stay within UNNOTICED bytes; `most` at most.
+    A power of two, at most `most`, so that similar runs share a program; all runs within UNNOTICED
+    bytes share one.
     """
     return min(max(1 << (rows - 1).bit_length(), power_below(UNNOTICED // bytes_per_row)), most)
 
 
 def capacity(coalitions: int, most: int, P: int) -> int:
-    """Coalitions of P players that a program's list holds, for a list of `coalitions`: few numbers,
-    so that few programs are compiled; most: that the memory allows.
+    """Capacity of a program's list of coalitions of P players, for a list of `coalitions`. Only
+    a few sizes occur, so that few programs are compiled; most: limit by the memory.
     """
     least = min(LEAST_LISTED, power_below(UNNOTICED // (4 * -(-P // 32))))
     least = max(least, SMALLEST_TILE)  # a slot names consecutive coalitions
@@ -231,57 +285,87 @@ def capacity(coalitions: int, most: int, P: int) -> int:
 
 
 def donors_held(donors: int, bytes_per_row: int) -> int:
-    """Donors that a program has room for; few rows that are small are padded to LEAST_DONORS."""
+    """Donors that a program has room for; a few small rows are padded to LEAST_DONORS."""
     return bucket(donors, min(LEAST_DONORS, power_below(UNNOTICED // bytes_per_row)))
 
 
 def bucket(donors: int, least: int = 1) -> int:
-    """Donors that a program is compiled for, given their number: eight sizes an octave, so that one
-    donor more is most often the same program, and an eighth more is the most that is filled up.
+    """Number of donors that a program is compiled for: eight sizes per octave, so that one more
+    donor usually uses the same program, and the padding is at most an eighth.
     """
     step = 1 << max(0, donors.bit_length() - 4)
     return max(least, -(-donors // step) * step)
 
 
 def rows_at_a_time(bytes_per_row: int, memory: MemoryPlan) -> int:
-    """Instances whose rows are held on the device together."""
+    """Number of instances whose rows are held on the device together."""
     return max(1, min(memory.fits("instances", bytes_per_row), MOST_INSTANCES))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a run may use."""
+    """The limits of a run."""
 
-    devices: tuple[Any, ...]  # that tiles are split over, where the model spans none of its own
+    devices: tuple[Any, ...]  # devices over which tiles are split, unless the model spans its own
     tile: int | None = None
     batch_rows: int | None = None
     memory: int | None = None  # bytes, as given
-    shares: bool = True  # whether equal hybrids of several instances are asked once
+    shares: bool = True  # whether equal hybrids of several instances are evaluated once
     named: bool = False  # whether devices= was given
+    path: AnswerPath = "tiled"  # not "auto" if tile= was given
 
     @cached_property
     def max_memory(self) -> int:
-        """Bytes the run may plan with; fixed when first asked for, so that plans stay the same."""
+        """Bytes the run may plan with; fixed at first use, so that plans do not change."""
         if self.memory is not None:
             return self.memory
         return usable(free_memory(self.devices[0]))
 
 
 def limits_of(
-    batch_size: Any = "auto", max_memory: Any = None, devices: Any = None, tile: Any = None
+    batch_size: Any = "auto",
+    max_memory: Any = None,
+    devices: Any = None,
+    tile: Any = None,
+    path: Any = "tiled",
 ) -> Limits:
     """Reads the arguments with these names."""
+    checks.one_of(path, "path", PATHS)
     auto = isinstance(batch_size, str) and batch_size == "auto"
     batch_rows = None if auto else checks.whole_number(batch_size, "batch_size")
     rows = None if tile is None else tile_of(tile)
-    own = tuple(devices_of(devices))
+    chosen = tuple(devices_of(devices))
     memory = None if max_memory is None else checks.whole_number(max_memory, "max_memory")
-    return Limits(own, rows, batch_rows, memory, named=devices is not None)
+    if path == "small" and rows is not None:
+        raise InputError("path='small' has no tiles, and tile= is given. Leave one of the two out.")
+    path = path if rows is None else "tiled"
+    return Limits(chosen, rows, batch_rows, memory, named=devices is not None, path=path)
+
+
+PATHS = ("auto", "small", "tiled")
+# 2^15 rows are 1,024 calls of the probe's program: about 50 ms, while the programs of a tiled run
+# take seconds to compile. On an accelerator a call costs four times as much.
+MOST_ROWS = {"cpu": 1 << 15, "accelerator": 1 << 13}
+# Numbers in the widest layer over all these rows. A wider model gains more from tiles that fill the
+# cores, or the device.
+MOST_NUMBERS = 1 << 25
+
+
+def is_small(N: int, B: int, C: int, K: int, width: int, platform: str) -> bool:
+    """Whether path="auto" runs without the engine's programs; a pure function.
+
+    C: number of coalitions of an instance (2^P for all, the budget for sampled ones). width:
+    numbers per row in the widest layer or in the codes, whichever is larger. platform: of the
+    device, "cpu" for a host model.
+    """
+    rows = N * B * C
+    most = MOST_ROWS["cpu" if platform == "cpu" else "accelerator"]
+    return rows <= most and rows * max(K, width) <= MOST_NUMBERS
 
 
 def usable(free: int) -> int:
-    """The bytes to plan with where no max_memory= says it: half of what is free, if the environment
-    variable XAIJAX_MEMORY_LIMIT names no other limit.
+    """The bytes to plan with if max_memory= is not given: half of the free memory, unless the
+    environment variable XAIJAX_MEMORY_LIMIT sets a limit.
     """
     stated = os.environ.get("XAIJAX_MEMORY_LIMIT")
     if stated is None:
@@ -309,26 +393,26 @@ def tile_of(tile: Any) -> int:
     return rows
 
 
-def devices_of(given: Any) -> list[Any]:
+def devices_of(devices: Any) -> list[Any]:
     """Reads the `devices=` argument: None (all local ones), a number, or a list of devices."""
     local = jax.local_devices()
-    if given is None:
+    if devices is None:
         return local
-    if isinstance(given, list | tuple) and given:
-        if not all(isinstance(d, jax.Device) for d in given):
-            raise InputTypeError(f"devices must hold jax devices, got {list(given)!r}.")
-        if len(set(given)) < len(given):
-            raise InputError(f"devices must hold each device once, got {list(given)!r}.")
-        return list(given)
-    count = checks.whole_number(given, "devices", remedy=" Or a list of jax devices, or None.")
+    if isinstance(devices, list | tuple) and devices:
+        if not all(isinstance(d, jax.Device) for d in devices):
+            raise InputTypeError(f"devices must hold jax devices, got {list(devices)!r}.")
+        if len(set(devices)) < len(devices):
+            raise InputError(f"devices must hold each device once, got {list(devices)!r}.")
+        return list(devices)
+    count = checks.whole_number(devices, "devices", remedy=" Or a list of jax devices, or None.")
     if count > len(local):
         raise InputError(f"devices={count}, but there are {len(local)}: {local}.")
     return local[:count]
 
 
 def refuse_precision(precision: str, device: Any, name: str) -> None:
-    """Raises InputError for a precision that the device lacks; name: that of the model."""
-    # Of NVIDIA's GPUs "8.0", of AMD's "gfx942"; TPUs and Apple's GPUs have none.
+    """Raises InputError for a precision that the device lacks; name: the model's name."""
+    # "8.0" for NVIDIA's GPUs, "gfx942" for AMD's; TPUs and Apple's GPUs have none.
     capability = str(getattr(device, "compute_capability", ""))
     known = capability.replace(".", "").isdigit()
     if precision == "tf32" and device.platform != "cpu" and not known:
@@ -343,19 +427,10 @@ def refuse_precision(precision: str, device: Any, name: str) -> None:
         )
 
 
-def refuse_described(device: Any) -> None:
-    """Raises InputError for a device of a topology, on which nothing can run."""
-    if only_described(device):
-        raise InputError(
-            f"devices= are {device.device_kind} of a topology: programs can be planned and "
-            "compiled for them, and not run. Call plan(X), or say devices=jax.devices()."
-        )
-
-
 def free_memory(device: Any) -> int:
-    """Bytes that the device has free; for the CPU, what the machine has available.
+    """Free bytes of the device; for the CPU, the machine's available memory.
 
-    Raises InputError for a device of a topology, which nobody can ask.
+    Raises InputError for a device of a topology, whose memory is unknown.
     """
     if device.platform != "cpu" and only_described(device):
         raise InputError(

@@ -1,8 +1,8 @@
-"""The distinct values that each player has, and what each adds to the layer of a model.
+"""The distinct values of each player, and their terms in the layer of a model.
 
-A player is a few columns; its values are what they hold in some row of the donors or the instances.
-If these are few (codes, counts, whole numbers), a table of what each adds to the first layer stands
-for all rows.
+A player is a few columns; its values are their contents in the rows of the donors and instances. If
+these are few (codes, counts, integers), a table of their terms in the first layer replaces all
+rows.
 
 Letters: N instances, B donors, P players, V values of all players, F columns, H numbers of a part.
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 from xaijax.games.engine.dispatch import ProgramRecipe
 from xaijax.games.engine.evaluator import Engine, once
-from xaijax_kernels.engine.lattice import agreement_codes
+from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax_kernels.sizes import INSTANCES_OF_CROSSING as INSTANCES
 from xaijax_kernels.sizes import WHOLE_ROWS
 from xaijax_kernels.structures.crossed import value_table, whole_answers
@@ -29,15 +29,15 @@ TOGETHER = 1 << 12  # full rows in one call
 
 @dataclass(frozen=True)
 class Values:
-    """Numbered values: a number says the player too."""
+    """Numbered values: a number determines the player too."""
 
     of_rows: np.ndarray  # int32 [N, P]
     of_donors: np.ndarray  # int32 [B, P]
-    table: jax.Array  # [V.., H], by the numbers
+    table: jax.Array  # [V.., H], indexed by the numbers
 
     @cached_property
     def parts(self) -> tuple[jax.Array, jax.Array]:
-        """What each player of the instances and of the donors adds; [N, P, H] and [B, P, H]."""
+        """Terms of the players of the instances and of the donors; [N, P, H] and [B, P, H]."""
         donors = self.table[self.of_donors]
         return donors if self.of_rows is self.of_donors else self.table[self.of_rows], donors
 
@@ -54,29 +54,29 @@ def distinct(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def values_of(engine: Engine, codes: np.ndarray) -> Values | None:
     """The values of instances [N, F] and of the donors; None if a table would be too large.
 
-    Kept for the next game on the same rows.
+    Cached for the next game on the same rows.
     """
     last = _last(engine)
-    one = last[0] if last else None
-    if one is None or not _equal(one[0], codes):
-        one = codes, _made(engine, codes)
-        last[:] = [one]
-    return one[1]
+    cached = last[0] if last else None
+    if cached is None or not _equal(cached[0], codes):
+        cached = codes, _made(engine, codes)
+        last[:] = [cached]
+    return cached[1]
 
 
 @once
 def _last(engine: Engine) -> list[tuple[np.ndarray, Values | None]]:
-    """What was found of the last codes; a table is too large to keep several."""
+    """The cache of the last codes; tables are too large to keep several."""
     return []
 
 
-def _equal(one: np.ndarray, other: np.ndarray) -> bool:
-    return np.array_equal(agreement_codes(one), agreement_codes(other))
+def _equal(codes: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(agreement_codes(codes), agreement_codes(other))
 
 
 def _made(engine: Engine, codes: np.ndarray) -> Values | None:
     donors, params = engine.replacement.for_loops, engine.model.params
-    same = _equal(codes, donors)  # QII's pool is mostly its data
+    same = _equal(codes, donors)  # QII's pool is usually its data
     rows = donors if same else np.concatenate([donors, codes])
     whole = agreement_codes(rows)
     structure, players = engine.structure, engine.code_players
@@ -94,8 +94,8 @@ def _made(engine: Engine, codes: np.ndarray) -> Values | None:
     player = np.repeat(np.arange(len(firsts)), list(map(len, firsts)))
     filled = ((0, -V % WHOLE_ROWS), (0, 0))
     codes_of = np.pad(rows[np.concatenate(firsts)], filled, mode="edge")
-    own = np.pad(player[:, None] == players, filled)
-    arguments = (params, codes_of, own)
+    columns = np.pad(player[:, None] == players, filled)
+    arguments = (params, codes_of, columns)
     recipe = ProgramRecipe(
         ("value table", structure),
         partial(value_table, structure.of),
@@ -110,19 +110,20 @@ def _made(engine: Engine, codes: np.ndarray) -> Values | None:
 
 
 def _alike(table: np.ndarray, player: np.ndarray) -> np.ndarray:
-    """One number for a player's values that multiply alike, int32 [V]: those between the same
-    thresholds of trees, and all of a player without influence. table [V, L], player int [V].
+    """A common number for values of a player with equal factors, int32 [V]: values between the
+    same thresholds of trees, and all values of a player without influence. table [V, L], player
+    int [V].
     """
     number = np.arange(len(table), dtype=np.int32)
     for p in np.unique(player):
-        own = np.flatnonzero(player == p)
-        first, place = distinct(table[own])
-        number[own] = own[first[place]]
+        members = np.flatnonzero(player == p)
+        first, place = distinct(table[members])
+        number[members] = members[first[place]]
     return number
 
 
 def whole(engine: Engine, values: Values, numbers: np.ndarray) -> np.ndarray:
-    """The model's answers [n, A] to rows themselves, numbers int32 [n, P] of their values."""
+    """The model's outputs [n, A] of full rows, given the numbers int32 [n, P] of their values."""
     structure, params = engine.structure, engine.model.params
     head = head_of(engine, INSTANCES, values.table.dtype)
     size = min(
@@ -146,15 +147,15 @@ def whole(engine: Engine, values: Values, numbers: np.ndarray) -> np.ndarray:
 
 
 def head_of(engine: Engine, rows: int, dtype: Any) -> Any:
-    """What follows the structure, for `rows` rows at a time."""
+    """The head after the structure, for `rows` rows at a time."""
     return engine.compiled.head(engine.structure, engine.model.params, rows, dtype)
 
 
 def kernel_of(
     kernel: Any, engine: Engine, rows: int, own_rows: int, values: Values, *more: Any
 ) -> Any:
-    """What a program is compiled of; rows, own_rows: hybrids, and instances themselves, that the
-    head is given in a call.
+    """The recipe of a program; rows, own_rows: number of hybrids, and of instances, in a call of
+    the head.
     """
     score, dtype = engine.score, values.table.dtype
     return partial(
@@ -162,7 +163,7 @@ def kernel_of(
         engine.structure.of,
         head_of(engine, rows, dtype),
         head_of(engine, own_rows, dtype),
-        (lambda answers, own: answers) if score is None else score,
+        (lambda answers, reference: answers) if score is None else score,
         jnp.isfinite if score is None else score.kept,
         *more,
     )

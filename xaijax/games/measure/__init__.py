@@ -1,9 +1,9 @@
-"""What is measured of a model when players are absent.
+"""Defines what is measured of a model when players are absent.
 
 Reading order:
 
-    replacement/   the donors and their weights, which stand in for absent players
-    players_of_rows   who plays, by `players=` and the rows that it is of
+    replacement/   the donors and their weights, which replace absent players
+    players_of_rows   the players, from `players=` and the rows
     quantity      a mean of scores over donors and rows, and an outer function of it
-    score         `Score`: what is made of the answer to one row, and its bounds
+    score         `Score`: a function of the output of one row, and its bounds
 """

@@ -1,4 +1,4 @@
-"""Reads who plays, from the argument `players=` and the rows that it is for."""
+"""Reads the players from the argument `players=` and the rows."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ from xaijax.tables.tree_table import TreeTable, by_leaves
 def players_of_rows(
     players: Any, table: CodeTable, names: Sequence[str] | None = None
 ) -> Players | PerInstancePlayers:
-    """Reads the `players=` argument for rows of a table; names: [F], if they are not its own.
+    """Reads the `players=` argument for rows of a table; names: [F], if they differ from the
+    table's.
 
-    An array of whole numbers [N, *F] numbers the entries of each instance for itself. For images
-    with channels, [H, W, C] or [C, H, W], it may leave the channels out, and for sequences [T, F]
-    the columns: a pixel, or a step, is then one player's. For rows in several arrays players is
-    also a container of the same structure, with numbers for each leaf: shaped like a row of it,
-    like N rows, one for all its entries, or None (each of its entries is a player). Leaves may
-    share numbers. In groups of columns the name of a leaf means all its entries. A
-    `PerInstancePlayers` is returned as it is. Anything else is read by `players_from`.
+    An integer array [N, *F] numbers the entries of each instance separately. For images with
+    channels, [H, W, C] or [C, H, W], it may omit the channels, and for sequences [T, F] the
+    columns: all numbers of a pixel, or of a step, then belong to one player. For rows in several
+    arrays `players` may also be a container of the same structure, with numbers for each leaf:
+    shaped like one row of it, like N rows, a single number for all its entries, or None (each of
+    its entries is a player). Leaves may share numbers. In groups of columns the name of a leaf
+    means all its entries. A `Players` or `PerInstancePlayers` is returned as it is. Anything else
+    is read by `players_from`.
     """
-    if isinstance(players, PerInstancePlayers):
+    if isinstance(players, Players | PerInstancePlayers):
         return players
     if isinstance(table, TreeTable):
         numbers = None if players is None else _in_line(players, table)
@@ -47,27 +49,27 @@ def players_of_rows(
         return _named_by_leaves(players_numbered(numbers, table.layout.labels), table.layout)
     shape = table.shape
     if hasattr(players, "shape") and hasattr(players, "dtype"):
-        given = whole_rows(np.asarray(players), shape)
-        if given.ndim == len(shape) + 1 and given.shape[1:] == shape and given.dtype.kind in "iu":
-            return per_instance_players(given.reshape(len(given), -1))
-        if _unclear(given, shape) and given.dtype.kind in "iu":
-            own = players_from(given, names or table.feature_names, shape)
-            return replace(own, unclear=shape)
-        players = given
+        array = whole_rows(np.asarray(players), shape)
+        if array.ndim == len(shape) + 1 and array.shape[1:] == shape and array.dtype.kind in "iu":
+            return per_instance_players(array.reshape(len(array), -1))
+        if _unclear(array, shape) and array.dtype.kind in "iu":
+            read = players_from(array, names or table.feature_names, shape)
+            return replace(read, unclear=shape)
+        players = array
     return players_from(players, names or table.feature_names, shape)
 
 
 def whole_rows(numbers: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Numbers for rows of this shape, or for N of them, of numbers that leave out channels.
+    """Expands numbers that omit channels to rows of this shape, or to N of them.
 
-    [H, W] is of images [H, W, C] or [C, H, W] and [T] of sequences [T, F]; the same of each of N
-    instances. What fits no such form comes back as it is.
+    [H, W] is for images [H, W, C] or [C, H, W] and [T] for sequences [T, F], also with a leading
+    axis of N instances. Other shapes are returned as they are.
     """
     if len(shape) < 2 or numbers.shape in (shape, (*numbers.shape[:1], *shape)):
         return numbers
     last, first = shape[:-1], shape[1:] if len(shape) > 2 else None
-    own = next((one for one in (numbers.shape, numbers.shape[1:]) if one in (last, first)), None)
-    if own is None:
+    dims = next((s for s in (numbers.shape, numbers.shape[1:]) if s in (last, first)), None)
+    if dims is None:
         return numbers
     if shape[:-1] == shape[1:]:
         raise InputError(
@@ -76,27 +78,27 @@ def whole_rows(numbers: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
             f"players[..., None], {shape}) repeats players along the last axis, "
             f"np.broadcast_to(players, {shape}) along the first."
         )
-    each = numbers.shape[: numbers.ndim - len(own)]
-    if own == last:
+    each = numbers.shape[: numbers.ndim - len(dims)]
+    if dims == last:
         return np.broadcast_to(numbers[..., None], (*each, *shape))
     return np.broadcast_to(numbers[(slice(None),) * len(each) + (None,)], (*each, *shape))
 
 
 def _unclear(numbers: np.ndarray, shape: tuple[int, ...]) -> bool:
-    """Whether numbers shaped like a row, [C, H, W], could be meant for C instances, [H, W] each.
+    """Whether numbers shaped like a row, [C, H, W], could also be [H, W] for each of C instances.
 
-    They cannot if they are the same in all channels, and so for all of those instances, or if there
-    are as many channels as columns of pixels: those are on another axis.
+    They cannot if they are equal in all channels, and so for all instances, or if there are as many
+    channels as columns of pixels: then channels are on another axis.
     """
     images = len(shape) > 2 and numbers.shape == shape and shape[0] < shape[-1]
     return images and bool((numbers != numbers[:1]).any())
 
 
 def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:
-    """Numbers of all entries, int64 [F] or [N, F]; None if the players are given as groups."""
+    """Numbers of all entries, int64 [F] or [N, F]; None if the players are groups."""
     leaves, structure = checks.leaves_of(players, "players")
     if structure != table.layout.structure:
-        if any(one is None or hasattr(one, "dtype") for one in leaves):
+        if any(leaf is None or hasattr(leaf, "dtype") for leaf in leaves):
             raise InputError(
                 f"players {difference(players, table.layout, 'one row')}. Give numbers for every "
                 "leaf: -1 for one that is never replaced, None for one whose entries are players "
@@ -105,13 +107,13 @@ def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:
         return None
     layout = table.layout
     rows = zip(leaves, layout.names, layout.shapes, strict=True)
-    given = [_whole(one, name, shape) for one, name, shape in rows]
-    free = max((int(one.max(initial=-1)) for one in given if one is not None), default=-1) + 1
+    numbers = [_whole(leaf, name, shape) for leaf, name, shape in rows]
+    free = max((int(leaf.max(initial=-1)) for leaf in numbers if leaf is not None), default=-1) + 1
     parts = []
-    for one, shape in zip(given, layout.shapes, strict=True):
-        parts.append(np.arange(free, free + math.prod(shape)) if one is None else one)
-        free += math.prod(shape) if one is None else 0
-    instances = {len(one) for one in parts if one.ndim == 2}
+    for leaf, shape in zip(numbers, layout.shapes, strict=True):
+        parts.append(np.arange(free, free + math.prod(shape)) if leaf is None else leaf)
+        free += math.prod(shape) if leaf is None else 0
+    instances = {len(part) for part in parts if part.ndim == 2}
     if len(instances) > 1:
         said = ", ".join(f"{n!r} {p.shape}" for n, p in zip(layout.names, parts, strict=True))
         raise InputError(f"players is of other numbers of instances in its leaves: {said}.")
@@ -120,27 +122,27 @@ def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:
 
 
 def _named_by_leaves(players: Players, layout: Layout) -> Players:
-    """A player that is all of one leaf is called like it."""
+    """Names a player after its leaf if it is one full leaf."""
     names = list(players.names)
-    for leaf, own in zip(layout.names, np.split(players.of_column, layout.ends[:-1]), strict=True):
-        p = int(own[0])
-        if p >= 0 and (own == p).all() and len(own) == (players.of_column == p).sum():
+    for leaf, ids in zip(layout.names, np.split(players.of_column, layout.ends[:-1]), strict=True):
+        p = int(ids[0])
+        if p >= 0 and (ids == p).all() and len(ids) == (players.of_column == p).sum():
             names[p] = leaf
     return replace(players, names=tuple(names))
 
 
-def _whole(given: Any, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
+def _whole(leaf: Any, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
     """Numbers of the players of one leaf, [F] or [N, F]; None stays None."""
-    if given is None:
+    if leaf is None:
         return None
-    own = whole_rows(np.asarray(given), shape)
-    of_each = own.ndim == len(shape) + 1 and own.shape[1:] == shape
-    if own.dtype.kind not in "iu" or not (of_each or own.shape in (shape, ())):
+    numbers = whole_rows(np.asarray(leaf), shape)
+    of_each = numbers.ndim == len(shape) + 1 and numbers.shape[1:] == shape
+    if numbers.dtype.kind not in "iu" or not (of_each or numbers.shape in (shape, ())):
         raise InputError(
             f"players: the leaf {name!r} needs whole numbers of shape {shape}, as one row has, or "
-            f"of such a shape for each of N instances, or one number; got {own.dtype} of shape "
-            f"{own.shape}."
+            f"of such a shape for each of N instances, or one number; got {numbers.dtype} of shape "
+            f"{numbers.shape}."
         )
     if of_each:
-        return own.reshape(len(own), -1)
-    return np.broadcast_to(own, shape).reshape(-1)
+        return numbers.reshape(len(numbers), -1)
+    return np.broadcast_to(numbers, shape).reshape(-1)

@@ -1,7 +1,7 @@
-"""Quantity: what is measured of the model's answers.
+"""Quantity: what is measured of the model's outputs.
 
-Three steps: a score per model row, which may look at f(x); a weighted mean over donors, and over
-data rows where groups of them are measured; an outer function of (Q(nothing replaced), Q(S)).
+A quantity has three steps: a score per model row, which may read f(x); a weighted mean over donors,
+and over data rows for groups; an outer function of (Q(nothing replaced), Q(S)).
 
 Letters: N instances, G groups of instances, C coalitions, K scores.
 """
@@ -18,26 +18,26 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 
-# (position of a coalition in what is measured) -> its name, for messages
+# (position of a coalition) -> its name, for messages
 NameOf = Callable[[int], str]
 
-_AT_A_TIME = 1 << 20  # numbers of a weighted sum that are held together with the values
+_AT_A_TIME = 1 << 20  # numbers of a weighted sum that are held at once with the values
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """The means that are measured, and what is made of them.
+    """The means that are measured, and the functions of them.
 
-    `groups` None: every instance is a game of its own. Otherwise row g weighs the instances in the
-    mean of group g, and `combine` makes one number of the G means: float64 [G], a linear
-    combination, or a callable [G, C, K] -> [C, K].
+    `groups` None: every instance is a separate game. Otherwise row g holds the weights of the
+    instances in the mean of group g, and `combine` reduces the G means to one number: float64 [G],
+    a linear combination, or a callable [G, C, K] -> [C, K].
     """
 
     name: str
-    argument: str = "link"  # whose value the name of the outer function is, for messages
-    measured: str = "identity"  # the name of what `combine` makes
+    argument: str = "link"  # the argument that names the outer function, for messages
+    measured: str = "identity"  # the name of the combined quantity
     outer: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # None: linear
-    reads_full: bool = False  # whether `outer` looks at Q(nothing replaced), its first argument
+    reads_full: bool = False  # whether `outer` reads Q(nothing replaced), its first argument
     groups: np.ndarray | None = None  # float64 [G, N], each row of sum 1
     combine: np.ndarray | Callable[[np.ndarray], np.ndarray] | None = None
     remedy: str = 'Use link="identity", or a model output that stays inside the link\'s domain.'
@@ -48,13 +48,13 @@ class Quantity:
         return self.outer is None and not callable(self.combine)
 
     def asked(self, N: int) -> np.ndarray:
-        """The instances that count in some mean; int64."""
+        """The instances with a weight in some mean; int64."""
         return np.arange(N) if self.groups is None else np.flatnonzero(self.groups.any(axis=0))
 
     def mean(self, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """Means over data rows of (instances [n], float64 [n, C, K]) in the order given.
 
-        [N, C, K] without groups, else [G, C, K]; a part is added before the next is made.
+        [N, C, K] without groups, else [G, C, K]; each part is added before the next is computed.
         """
         if self.groups is None:
             return np.concatenate([part for _, part in parts])
@@ -64,7 +64,8 @@ class Quantity:
         return total
 
     def combined(self, means: np.ndarray) -> np.ndarray:
-        """One quantity of the groups' means [G, C, K]: [1, C, K]; [N, C, K] stays without."""
+        """Combines the groups' means [G, C, K] to [1, C, K]; without groups [N, C, K] is
+        returned."""
         if self.groups is None or self.combine is None:
             return means
         with np.errstate(all="ignore"):
@@ -80,7 +81,7 @@ class Quantity:
         return out[None]
 
     def of(self, means: np.ndarray, full: np.ndarray | None, name_of: NameOf) -> np.ndarray:
-        """The outer function of the combined means [n, C, K]; refuses what is not finite.
+        """The outer function of the combined means [n, C, K]; raises if it is not finite.
 
         full [n, 1, K]: the combined means with nothing replaced.
         """
@@ -93,7 +94,7 @@ class Quantity:
         if self.outer is None:
             return means
         with np.errstate(all="ignore"):
-            # A copy: one's own function may return views of a buffer, and tables are kept.
+            # A copy: the user's function may return views of a buffer, and tables are kept.
             out = checks.real_numbers(
                 self.outer(means if full is None else full, means), self.argument
             ).copy()
@@ -110,23 +111,23 @@ class Quantity:
 def weighted_sums(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     """sum over n of weights [G, n] times values [n, C, K]; [G, C, K].
 
-    Every column (c, k) is summed by the same additions, so that equal columns have equal sums: what
-    changes nothing has an influence of exactly 0. A product of linear algebra rounds its last
-    columns in another way than the rest.
+    Every column (c, k) is summed by the same additions, so that equal columns have equal sums, and
+    a player that changes nothing has an influence of exactly 0. A matrix product would round its
+    last columns differently.
     """
     out = np.zeros((len(weights), *values.shape[1:]))
     step = max(1, _AT_A_TIME // max(1, out[0].size))
     for first in range(0, len(values), step):
-        here = values[first : first + step]
+        chunk = values[first : first + step]
         for total, weight in zip(out, weights[:, first : first + step, None, None], strict=True):
-            total += (weight * here).sum(axis=0)
+            total += (weight * chunk).sum(axis=0)
     return out
 
 
 def refuse_not_finite(
     out: np.ndarray, means: np.ndarray, name_of: NameOf, who: str, remedy: str
 ) -> None:
-    """Raises ModelOutputError if out [n, C, K] is not finite; means: what it was made of."""
+    """Raises ModelOutputError if out [n, C, K] is not finite; means: its arguments."""
     finite = np.isfinite(out).all(axis=2)
     if not finite.all():
         n, c = (int(i) for i in np.argwhere(~finite)[0])

@@ -1,4 +1,4 @@
-"""`Score`: what is made of a model's answer to a row, and the bounds that it must keep.
+"""`Score`: a function of a model's output for a row, and its bounds.
 
 Letters: R model rows, A answers, K scores, N instances.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 
-# (answers [R, A], own answers [R, A] of the instances behind the rows) -> [R, K]; NumPy or JAX.
+# (outputs [R, A], outputs [R, A] of the instances behind the rows) -> [R, K]; NumPy or JAX.
 RowScore = Callable[[Any, Any], Any]
 
 
@@ -25,26 +25,27 @@ class Score:
     """A score per model row; hashable, so that it can be a part of a compiled program's key."""
 
     function: RowScore
-    outputs: int | None = 1  # K; None: a vector of chances, one an answer, two for a lone one
-    reads_own: bool = False  # whether it looks at f(x)
-    bounds: tuple[float, float] | None = None  # None: kept by the function itself
-    distribution: bool = False  # whether a row of scores must have the sum 1
-    of_classes: bool = False  # whether answers are the numbers of classes
+    # K; None: a vector of probabilities, one per output, two for a single output
+    outputs: int | None = 1
+    reads_own: bool = False  # whether it reads f(x)
+    bounds: tuple[float, float] | None = None  # None: the function itself ensures them
+    distribution: bool = False  # whether a row of scores must sum to 1
+    of_classes: bool = False  # whether outputs are numbers of classes
     made_of_own: Callable[[np.ndarray], np.ndarray] | None = None  # f(x) [N, A] -> [N, 1]
-    chooses: bool = False  # whether it is the one answer whose number is given with the row
-    cuts: bool = False  # whether what leaves the bounds is cut to them, and marked for `kept`
-    slack: float = 0.0  # how far rounding may take a score, or the sum; see `fitted`
+    chooses: bool = False  # whether it selects the output whose number is given with the row
+    cuts: bool = False  # whether scores out of bounds are cut to them, and marked for `kept`
+    slack: float = 0.0  # allowed rounding of a score, or of the sum; see `fitted`
 
-    def __call__(self, answers: Any, own: Any) -> Any:
-        """[R, A] -> [R, K]; an answer that is not finite has a score that is NaN, unless another
-        one is chosen.
+    def __call__(self, answers: Any, reference: Any) -> Any:
+        """[R, A] -> [R, K]; an output that is not finite gives a NaN score, unless another output
+        is selected.
 
-        What leaves the bounds by rounding alone is cut to them. What leaves them further stays as
-        it is, or with `cuts` goes a few roundings beyond the bound; `kept` is False for it in both
+        Scores that leave the bounds by rounding only are cut to them. Others stay as they are, or
+        with `cuts` are set a few roundings beyond the bound; `kept` is False for them in both
         cases.
         """
         xp = answers.__array_namespace__()
-        scores = self.function(answers, own)
+        scores = self.function(answers, reference)
         if self.chooses:
             return scores
         scores = scores[:, None] if scores.ndim == 1 else scores
@@ -60,37 +61,36 @@ class Score:
     def kept(self, scores: Any) -> Any:
         """Whether scores [R, K] are finite and keep the bounds; bool [R, K]."""
         xp = scores.__array_namespace__()
-        kept = xp.isfinite(scores)
+        valid = xp.isfinite(scores)
         if self.bounds is not None:
             low, high = self.bounds
             reach = self._reach(scores) if self.cuts else self.slack
-            kept &= (scores >= low - reach) & (scores <= high + reach)
+            valid &= (scores >= low - reach) & (scores <= high + reach)
         if self.distribution:
-            kept &= abs(scores.sum(axis=1, keepdims=True) - 1) <= self.slack
-        return kept
+            valid &= abs(scores.sum(axis=1, keepdims=True) - 1) <= self.slack
+        return valid
 
     def _reach(self, scores: Any) -> float:
         """Two roundings of the larger bound, in the dtype of the scores."""
         assert self.bounds is not None
         return 2 * float(jnp.finfo(scores.dtype).eps) * max(map(abs, self.bounds))
 
-    def beside(self, answers: int) -> int:
-        """Numbers of f(x) that it looks at, for a model of `answers` answers."""
+    def width(self, answers: int) -> int:
+        """Numbers of f(x) that it reads, for a model of `answers` outputs."""
         return answers if self.made_of_own is None else 1
 
     def count(self, answers: int) -> int:
-        """K for a model of `answers` answers."""
+        """K for a model of `answers` outputs."""
         return max(2, answers) if self.outputs is None else self.outputs
 
     def fitted(self, answers: int, dtype: str) -> Score:
-        """The score for a model of `answers` answers, made in this dtype.
+        """The score for a model of `answers` outputs in this dtype.
 
-        Each class's chance e / s has the error of a sum of A terms, of an exponential and of a
-        division, and the sum of all that of A more: (A + 4) roundings, times four for what models
-        do in addition. It is a float32 rounding at least, in which a model may work whatever it
-        returns.
+        Each class's probability e / s has the rounding error of a sum of A terms, of an exponential
+        and of a division, and their sum that of A more: (A + 4) roundings, times four for the model
+        itself. A rounding is at least that of float32, which a model may use internally.
 
-        Raises what the function refuses: a column that the model does not have.
+        Raises the function's errors, for example for a missing column.
         """
         refuse = getattr(self.function, "refuse", None)
         if refuse is not None:
@@ -102,7 +102,7 @@ class Score:
         return replace(self, slack=4 * (answers + 4) * rounding * max(map(abs, self.bounds)))
 
     def complaint(self, row: np.ndarray, where: str) -> str:
-        """What is wrong with a row of scores [K] that `kept` does not accept, and what to do."""
+        """The error in a row of scores [K] that `kept` rejects, and the remedy, in words."""
         if self.distribution:
             return (
                 "outcome='proba' needs class probabilities, each in (0, 1) and of sum 1, but the "
@@ -123,18 +123,19 @@ PREDICTED = "predicted"
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """The column whose number is given with the row, as [R, 1]. In JAX the compiled program makes
-    no other, where the model's trace allows that (`engine/tiles.py` of the kernels).
+    """Selects the column whose number is given with the row, as [R, 1]. In JAX the compiled
+    program computes no other column, if the model's trace allows it (`engine/tiles.py` of the
+    kernels).
     """
 
-    def __call__(self, answers: Any, own: Any) -> Any:
+    def __call__(self, answers: Any, reference: Any) -> Any:
         """[R, A], column numbers [R, 1] -> [R, 1]."""
         return answers.__array_namespace__().take_along_axis(
-            answers, own[:, :1].astype(np.int32), axis=1
+            answers, reference[:, :1].astype(np.int32), axis=1
         )
 
     def refuse(self, answers: int) -> None:
-        """Raises InputError if there is nothing to choose from."""
+        """Raises InputError if there is only one output."""
         if answers == 1:
             raise InputError(
                 "outputs= chooses one of several outputs for each instance, and the model answers "
@@ -175,19 +176,19 @@ def read_outputs(
             f"outputs= must be 'predicted' or one output for each of the {N} instances; got "
             f"{checks.shown(outputs) if array.ndim == 0 else f'shape {array.shape}'}."
         )
-    given = array.tolist()
-    named = classes is None and names is not None and all(isinstance(one, str) for one in given)
+    items = array.tolist()
+    named = classes is None and names is not None and all(isinstance(item, str) for item in items)
     labels = names if named else classes
     if labels is not None:
         places = {label: place for place, label in enumerate(labels)}
-        unknown = [one for one in given if isinstance(one, list | dict) or one not in places]
+        unknown = [item for item in items if isinstance(item, list | dict) or item not in places]
         if unknown:
             what = "names of outputs" if named else "class labels, as they were given to as_model"
             raise InputError(
                 f"outputs= must hold {what}, {list(labels)[:10]}; got {checks.shown(unknown[0])}."
             )
-        return np.array([[places[label]] for label in given], np.float64)
-    wrong = [one for one in given if not isinstance(one, int) or isinstance(one, bool)]
+        return np.array([[places[label]] for label in items], np.float64)
+    wrong = [item for item in items if not isinstance(item, int) or isinstance(item, bool)]
     if wrong:
         raise InputTypeError(
             f"outputs= must hold column numbers, since the model's classes are not known; got "
@@ -197,18 +198,17 @@ def read_outputs(
     return array.astype(np.float64)[:, None]
 
 
-def refuse_columns(own: np.ndarray, K: int) -> None:
+def refuse_columns(columns: np.ndarray, K: int) -> None:
     """Raises InputError for column numbers that a model of K outputs does not have."""
-    wrong = np.flatnonzero((own[:, 0] < 0) | (own[:, 0] >= K))
+    wrong = np.flatnonzero((columns[:, 0] < 0) | (columns[:, 0] >= K))
     if len(wrong):
         raise InputError(
-            f"outputs= names column {int(own[wrong[0], 0])} for X row {wrong[0]}, but the model "
-            f"has {K}, numbered from 0."
+            f"outputs= names column {int(columns[wrong[0], 0])} for X row {wrong[0]}, but the "
+            f"model has {K}, numbered from 0."
         )
 
 
-# Scores with a method `refuse(answers)` raise if a model of this number of columns does not have
-# theirs.
+# Scores with a method `refuse(answers)` raise if a model with this number of columns lacks theirs.
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class IsClass:
 
     code: float
 
-    def __call__(self, answers: Any, own: Any) -> Any:
+    def __call__(self, answers: Any, reference: Any) -> Any:
         """[R, 1] -> [R, 1]."""
         return (answers == self.code).astype(answers.dtype)
 
@@ -226,36 +226,36 @@ class IsClass:
 class Agrees:
     """1 where the decided class is that of the original row, else 0."""
 
-    def __call__(self, answers: Any, own: Any) -> Any:
+    def __call__(self, answers: Any, reference: Any) -> Any:
         """[R, 1] -> [R, 1]."""
-        return (answers == own).astype(answers.dtype)
+        return (answers == reference).astype(answers.dtype)
 
 
 @dataclass(frozen=True)
 class Within:
-    """1 where the answer is at most `tolerance` away from that of the original row, else 0."""
+    """1 where the output differs by at most `tolerance` from that of the original row, else 0."""
 
     tolerance: float
 
-    def __call__(self, answers: Any, own: Any) -> Any:
+    def __call__(self, answers: Any, reference: Any) -> Any:
         """[R, 1] -> [R, 1]."""
-        return (abs(answers - own) <= self.tolerance).astype(answers.dtype)
+        return (abs(answers - reference) <= self.tolerance).astype(answers.dtype)
 
 
 @dataclass(frozen=True)
 class PositiveColumn:
     """The column of the positive class.
 
-    A lone column s stands for it by `lone`: (0, 1) is s itself, (1, -1) is 1 - s, (0, -1) is -s.
+    `lone` converts a single column s to it: (0, 1) is s itself, (1, -1) is 1 - s, (0, -1) is -s.
     """
 
     place: int  # if there are several columns; -1: the last
-    classes: int | None = None  # how many several columns must be; None: any number
-    lone: tuple[float, float] | None = (0.0, 1.0)  # None: a lone column is not that class's
+    classes: int | None = None  # required number of columns, if several; None: any number
+    lone: tuple[float, float] | None = (0.0, 1.0)  # None: a single column is not that class's
     positive: Any = None  # for messages
     output: Any = None
 
-    def __call__(self, answers: Any, own: Any) -> Any:
+    def __call__(self, answers: Any, reference: Any) -> Any:
         """[R, A] -> [R, 1]."""
         if answers.shape[1] > 1:
             column = answers[:, self.place, None]
@@ -284,18 +284,18 @@ class PositiveColumn:
 
 @dataclass(frozen=True)
 class ClassProbabilities:
-    """The vector of class probabilities; for a lone one p, (1 - p, p)."""
+    """The vector of class probabilities; for a single column p, (1 - p, p)."""
 
-    classes: int | None = None  # None: not known
+    classes: int | None = None  # None: unknown
 
-    def __call__(self, answers: Any, own: Any) -> Any:
+    def __call__(self, answers: Any, reference: Any) -> Any:
         """[R, A] -> [R, A], or [R, 2]."""
         if answers.shape[1] > 1:
             return answers
         return answers.__array_namespace__().concat([1 - answers, answers], axis=1)
 
     def refuse(self, answers: int) -> None:
-        """Raises ModelOutputError if A columns are not one for each class."""
+        """Raises ModelOutputError if the A columns are not one per class."""
         _refuse_columns(max(2, answers), self.classes)
 
 
@@ -309,15 +309,15 @@ def _refuse_columns(columns: int, classes: int | None) -> None:
 
 @dataclass(frozen=True)
 class Own:
-    """A user's score, made sure to be one number for each row."""
+    """A user's score, checked to be one number per row."""
 
     function: Callable[[Any, Any], Any]
     name: str
 
-    def __call__(self, answers: Any, own: Any) -> Any:
+    def __call__(self, answers: Any, reference: Any) -> Any:
         """[R, A] -> [R, 1]."""
         try:
-            scores = self.function(answers, own)
+            scores = self.function(answers, reference)
         except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
             raise InputTypeError(
                 f"quantity= ({self.name}) cannot be traced by JAX ({type(error).__name__}). Write "
@@ -327,7 +327,7 @@ class Own:
         except Exception as error:
             error.add_note(f"xaijax: raised by quantity= ({self.name}) of {answers.shape} answers")
             raise
-        if not isinstance(scores, np.ndarray | jax.Array):
+        if isinstance(answers, np.ndarray) or not isinstance(scores, np.ndarray | jax.Array):
             try:
                 scores = np.asarray(scores)
             except ValueError:

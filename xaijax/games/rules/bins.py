@@ -1,7 +1,7 @@
 """Bins: what "the same" means in a column, and a rule's predicates and words.
 
-A numeric column is cut at increasing edges, bin i being (edge i - 1, edge i]; any other column, and
-a numeric one that is not cut, goes by equality.
+A numeric column is cut at increasing edges; bin i is (edge i - 1, edge i]. Other columns, and
+numeric ones that are not cut, are compared by equality.
 
 Letters: M rows, F columns.
 """
@@ -34,18 +34,18 @@ DISCRETISERS = {"quartile": (25, 50, 75), "decile": tuple(range(10, 100, 10))}
 
 @dataclass(frozen=True)
 class RuleColumn:
-    """One column as rules see it."""
+    """One column for rules."""
 
     place: int
     name: str
     edges: np.ndarray | None  # float64, increasing; None: by equality
     values: tuple[Any, ...]  # by equality: the distinct values of the data, a bin each
     categorical: bool
-    names: Mapping[Any, str] | None = None  # what values are called, by `key`
+    names: Mapping[Any, str] | None = None  # names of values, by `key`
     interval: tuple[float, float] | None = None  # the user's own (low, high]: bins 0 (out), 1 (in)
     members: tuple[Any, ...] | None = None  # categories that the user gave: bins 0 (out), 1 (in)
     numeric: bool = True  # `values` are numbers, in order
-    single: bool = False  # numbers come as float32, and the user's own are read as such too
+    single: bool = False  # numbers are float32, and the user's numbers are rounded to it
     # For each edge: the largest data value up to it, the smallest above it, and the distance to the
     # nearest other edge; float64 [edges, 3].
     around: np.ndarray | None = None
@@ -53,7 +53,7 @@ class RuleColumn:
 
     @property
     def count(self) -> int:
-        """Bins; the last one is for what is missing, or not among the values."""
+        """Number of bins; the last one is for missing or unknown values."""
         if self.interval is not None or self.members is not None:
             return 2
         return (len(self.values) if self.edges is None else len(self.edges) + 1) + 1
@@ -65,9 +65,9 @@ class RuleColumn:
             numbers_ = _as_numbers(values, self.name)
             return ((low < numbers_) & (numbers_ <= high)).astype(np.int32)
         if self.members is not None:
-            own = {self.key(v) for v in self.members}
-            found = (self.key(v) in own for v in values.tolist())
-            return np.fromiter(found, np.int32, len(values))
+            keys = {self.key(v) for v in self.members}
+            inside = (self.key(v) in keys for v in values.tolist())
+            return np.fromiter(inside, np.int32, len(values))
         if self.edges is not None:
             numbers_ = _as_numbers(values, self.name)
             places = np.searchsorted(self.edges, numbers_, side="left")
@@ -79,22 +79,22 @@ class RuleColumn:
             known = known if whole else known.astype(np.float64)
             places = np.minimum(np.searchsorted(known, numbers_), len(known) - 1)
             same = (known[places] == numbers_) | (np.isnan(known[places]) & np.isnan(numbers_))
-            if values.dtype == np.float32 and not same.all():  # of rows with fewer digits
+            if values.dtype == np.float32 and not same.all():  # for rows with fewer digits
                 short = known.astype(np.float32)
                 nearest = np.minimum(np.searchsorted(short, values), len(known) - 1)
                 places = np.where(same, places, nearest)
                 same |= short[places] == values
             return np.where(same, places, len(known)).astype(np.int32)
         place = {self.key(value): i for i, value in enumerate(self.values)}
-        found = (place.get(self.key(value), len(place)) for value in values.tolist())
-        return np.fromiter(found, np.int32, len(values))
+        inside = (place.get(self.key(value), len(place)) for value in values.tolist())
+        return np.fromiter(inside, np.int32, len(values))
 
     def key(self, value: Any) -> Any:
-        """A value under which equal ones are found."""
+        """A key that is equal for equal values."""
         return category_key(value, not self.numeric)
 
     def predicate(self, bin_: int, value: Any, last: int | None = None) -> Predicate:
-        """What holds of the rows of a bin, or of bins bin_ .. last; value: that of the instance."""
+        """The predicate of a bin, or of bins bin_ .. last; value: the instance's."""
         if self.interval is not None:
             return (self.place, *self.interval)
         if self.members is not None:
@@ -106,27 +106,28 @@ class RuleColumn:
             return (self.place, (None if gone else value,))
         if bin_ > len(self.edges):
             return (self.place, (float("nan"),))
-        ends = np.r_[-np.inf, self.edges, np.inf]
+        edges = np.r_[-np.inf, self.edges, np.inf]
         last = bin_ if last is None else last
-        return (self.place, float(ends[bin_]), float(ends[last + 1]))
+        return (self.place, float(edges[bin_]), float(edges[last + 1]))
 
     def range_of(self, predicate: Predicate) -> tuple[int, int] | None:
-        """(first bin, last bin) of a predicate (column, low, high); None: its ends are no edges."""
+        """(first bin, last bin) of a predicate (column, low, high); None: its ends are not
+        edges."""
         if self.edges is None:
             return None
-        ends = np.r_[-np.inf, self.edges, np.inf].tolist()
+        edges = np.r_[-np.inf, self.edges, np.inf].tolist()
         low, high = map(float, predicate[1:])
-        if low not in ends or high not in ends:
+        if low not in edges or high not in edges:
             return None
-        return ends.index(low), ends.index(high) - 1
+        return edges.index(low), edges.index(high) - 1
 
     def words(self, predicate: Predicate, value: Any = None) -> str:
         """The predicate in words: "7 < temp <= 14", "Sex = female".
 
-        value: that of an instance which satisfies the predicate, or None.
+        value: of an instance that satisfies the predicate, or None.
         """
         if len(predicate) == 2:
-            return _member_words(self.name, [self.called(one) for one in predicate[1]])
+            return _member_words(self.name, [self.called(member) for member in predicate[1]])
         low, high = (None if np.isinf(end) else self._cut(end, value) for end in predicate[1:])
         return _range_words(self.name, low, high)
 
@@ -143,7 +144,8 @@ class RuleColumn:
         return repr(value) if text in self.alike and not plain else text
 
     def _cut(self, cut: float, value: Any) -> str:
-        """An end of a predicate, with digits that separate it from the data, x and other cuts."""
+        """An end of a predicate, with enough digits to separate it from the data, x and other
+        cuts."""
         edges = np.zeros(0) if self.edges is None else self.edges
         place = int(np.searchsorted(edges, cut))
         if self.around is None or place == len(edges) or edges[place] != cut:  # of the user
@@ -156,7 +158,7 @@ class RuleColumn:
 
 
 def _range_words(name: str, low: str | None, high: str | None) -> str:
-    """low < name <= high, of ends in words; None: that end is open."""
+    """low < name <= high, with ends in words; None: that end is open."""
     if low is None and high is None:
         return f"{name} is any number"
     if low is None:
@@ -165,7 +167,7 @@ def _range_words(name: str, low: str | None, high: str | None) -> str:
 
 
 def _member_words(name: str, shown: list[str | None]) -> str:
-    """name = one, or name in (several), of categories in words; None: what is missing."""
+    """name = one, or name in (several), with categories in words; None: missing."""
     if len(shown) == 1:
         return f"{name} is missing" if shown[0] is None else f"{name} = {shown[0]}"
     return f"{name} in ({', '.join('missing' if s is None else s for s in sorted(shown, key=str))})"
@@ -181,7 +183,7 @@ def _as_numbers(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def as_read(value: Any, single: bool) -> Any:
-    """The user's number as the data have it: 0.6 of float32 is not 0.6 of float64."""
+    """The user's number in the data's precision: 0.6 in float32 is not 0.6 in float64."""
     if not single or isinstance(value, bool) or not isinstance(value, numbers.Real):
         return value
     with np.errstate(over="ignore"):
@@ -196,48 +198,48 @@ class Bins:
 
     def of(self, rows: Any) -> np.ndarray:
         """The bins of rows (array [M, F] or frame); int32 [M, F]."""
-        given = rows_of(rows)
-        found = [one.bins(given.column(one.place)) for one in self.columns]
-        return np.stack(found, axis=1) if found else np.zeros((len(given), 0), np.int32)
+        read = rows_of(rows)
+        binned = [column.bins(read.column(column.place)) for column in self.columns]
+        return np.stack(binned, axis=1) if binned else np.zeros((len(read), 0), np.int32)
 
     def said(
-        self, rows: Any, kept: np.ndarray, low: np.ndarray, high: np.ndarray
+        self, rows: Any, used: np.ndarray, low: np.ndarray, high: np.ndarray
     ) -> list[tuple[list[Predicate], list[str]]]:
         """The predicates of each row's rule, and their words; rows: array [N, F] or frame.
 
-        kept: bool [N, F], the columns of each rule; low, high: int32 [N, F], the bins that it keeps
-        of them.
+        used: bool [N, F], the columns of each rule; low, high: int32 [N, F], its bins in these
+        columns.
         """
-        values = {int(f): rows_of(rows).column(int(f)) for f in np.flatnonzero(kept.any(axis=0))}
+        values = {int(f): rows_of(rows).column(int(f)) for f in np.flatnonzero(used.any(axis=0))}
         rules = []
-        for n, rule in enumerate(kept):
+        for n, rule in enumerate(used):
             predicates, words = [], []
             for f in map(int, np.flatnonzero(rule)):
-                one, value = self.columns[f], values[f][n]
+                column, value = self.columns[f], values[f][n]
                 value = value.item() if isinstance(value, np.generic) else value
-                predicates.append(one.predicate(int(low[n, f]), value, int(high[n, f])))
-                words.append(one.words(predicates[-1], value))
+                predicates.append(column.predicate(int(low[n, f]), value, int(high[n, f])))
+                words.append(column.words(predicates[-1], value))
             rules.append((predicates, words))
         return rules
 
     def refuse_unseen(self, rows: Any, bins: np.ndarray) -> None:
         """Raises InputError for a category that the data do not have; bins [N, F] of the rows X."""
-        for j, one in enumerate(self.columns):
-            if not one.categorical or one.edges is not None or one.members is not None:
+        for j, column in enumerate(self.columns):
+            if not column.categorical or column.edges is not None or column.members is not None:
                 continue
-            unseen = np.flatnonzero(bins[:, j] >= len(one.values))
+            unseen = np.flatnonzero(bins[:, j] >= len(column.values))
             if len(unseen):
-                value = rows_of(rows).column(one.place)[unseen[0]]
-                known = ", ".join(label_words(v) for v in one.values[:10])
-                known += ", ..." if len(one.values) > 10 else ""
+                value = rows_of(rows).column(column.place)[unseen[0]]
+                known = ", ".join(label_words(v) for v in column.values[:10])
+                known += ", ..." if len(column.values) > 10 else ""
                 raise InputError(
-                    f"X row {int(unseen[0])}, column {one.name!r}: the category "
+                    f"X row {int(unseen[0])}, column {column.name!r}: the category "
                     f"{label_words(value)!r} is not in the data, which have {known}. No "
                     "rule can be tested on it: add such rows to the data, or correct the value."
                 )
 
     def with_predicates(self, predicates: Sequence[Any]) -> tuple[Bins, list[int]]:
-        """Bins in which the user's own predicates are bins, and the columns they are about.
+        """(bins that contain the user's predicates as bins, the columns of these predicates).
 
         A predicate is (column, low, high), (column, categories), or a column alone (its own bin).
         Raises InputError, InputTypeError for anything else.
@@ -248,14 +250,14 @@ class Bins:
                 f"feature, got {type(predicates).__name__}."
             )
         columns, used = list(self.columns), []
-        for given in predicates:
-            parts = given if isinstance(given, tuple | list) else (given,)
+        for predicate in predicates:
+            parts = predicate if isinstance(predicate, tuple | list) else (predicate,)
             if not 1 <= len(parts) <= 3:
                 raise InputError(
-                    f"predicates hold {given!r}; (feature, low, high), (feature, categories) or "
-                    "feature is accepted."
+                    f"predicates hold {predicate!r}; (feature, low, high), (feature, categories) "
+                    "or feature is accepted."
                 )
-            j = place_of_column(parts[0], [one.name for one in self.columns], "predicates")
+            j = place_of_column(parts[0], [column.name for column in self.columns], "predicates")
             if j in used:
                 raise InputError(f"predicates name the column {columns[j].name!r} twice.")
             used.append(j)
@@ -281,34 +283,34 @@ def _interval(column: RuleColumn, low: Any, high: Any) -> tuple[float, float]:
     return as_read(float(low), column.single), as_read(float(high), column.single)
 
 
-def _members(column: RuleColumn, given: Any) -> tuple[Any, ...]:
+def _members(column: RuleColumn, value: Any) -> tuple[Any, ...]:
     listed = (
-        [given] if isinstance(given, str) or not isinstance(given, tuple | list | set) else given
+        [value] if isinstance(value, str) or not isinstance(value, tuple | list | set) else value
     )
     by_name = {name: value_of(key) for key, name in (column.names or {}).items()}
     named = [by_name.get(v, v) if isinstance(v, str) else v for v in listed]
-    found = [as_read(v, column.single) for v in named]
+    typed = [as_read(v, column.single) for v in named]
     if column.categorical:
         known = {column.key(v) for v in column.values}
-        unknown = [v for v, read in zip(named, found, strict=True) if column.key(read) not in known]
+        unknown = [v for v, read in zip(named, typed, strict=True) if column.key(read) not in known]
         if unknown:
             raise InputError(
                 f"predicates: {unknown[0]!r} is no category of {column.name!r} in the data."
             )
-    return tuple({column.key(v): None if missing(v) else v for v in found}.values())
+    return tuple({column.key(v): None if missing(v) else v for v in typed}.values())
 
 
-def place_of_column(given: Any, names: Sequence[str], argument: str) -> int:
-    """The place of a column that is given by name or by place."""
-    if isinstance(given, str):
-        if given in names:
-            return list(names).index(given)
-        raise InputError(f"{argument}: there is no column {given!r}; there are {list(names)[:20]}.")
-    if isinstance(given, bool) or not isinstance(given, numbers.Integral):
-        raise InputTypeError(f"{argument}: a column is a name or a place, got {given!r}.")
-    if not 0 <= int(given) < len(names):
-        raise InputError(f"{argument}: there is no column {given}; there are {len(names)}.")
-    return int(given)
+def place_of_column(label: Any, names: Sequence[str], argument: str) -> int:
+    """The position of a column that is given by name or by position."""
+    if isinstance(label, str):
+        if label in names:
+            return list(names).index(label)
+        raise InputError(f"{argument}: there is no column {label!r}; there are {list(names)[:20]}.")
+    if isinstance(label, bool) or not isinstance(label, numbers.Integral):
+        raise InputTypeError(f"{argument}: a column is a name or a place, got {label!r}.")
+    if not 0 <= int(label) < len(names):
+        raise InputError(f"{argument}: there is no column {label}; there are {len(names)}.")
+    return int(label)
 
 
 def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins:
@@ -320,7 +322,7 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
     named, called = _categories(categories, names)
     cuts = _cuts(bins, names)
     columns = []
-    ids = rows_of(data).kind == "tree"  # whose whole numbers are names, of words say
+    ids = rows_of(data).kind == "tree"  # whose integers are names, for example of words
     for j, name in enumerate(names):
         values = rows_of(data).column(j)
         numeric = values.dtype.kind in "iuf"
@@ -341,10 +343,10 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
             edges = edges[np.isfinite(edges)]
         numbered = numeric or values.dtype.kind == "b"
         distinct = () if edges is not None else _distinct(values, numbered)
-        own = {category_key(v, not numbered): text for v, text in called.get(j, {}).items()}
-        one = RuleColumn(j, name, edges, distinct, categorical, own or None, numeric=numbered)
+        texts = {category_key(v, not numbered): text for v, text in called.get(j, {}).items()}
+        column = RuleColumn(j, name, edges, distinct, categorical, texts or None, numeric=numbered)
         around = None if edges is None else _around(edges, values)
-        columns.append(replace(one, single=single, around=around, alike=_alike(one)))
+        columns.append(replace(column, single=single, around=around, alike=_alike(column)))
     return Bins(tuple(columns))
 
 
@@ -367,7 +369,7 @@ def _around(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _alike(column: RuleColumn) -> frozenset[str]:
-    """Texts that several categories have. Raises InputError if one of them is a name."""
+    """Texts shared by several categories. Raises InputError if one of them is a name."""
     if not column.names and column.numeric:
         return frozenset()
     texts = [column.called(v) for v in column.values if not missing(v)]
@@ -381,23 +383,23 @@ def _alike(column: RuleColumn) -> frozenset[str]:
     return alike
 
 
-def _categories(given: Any, names: Sequence[str]) -> tuple[set[int], dict[int, dict[Any, str]]]:
-    if given is None:
+def _categories(columns: Any, names: Sequence[str]) -> tuple[set[int], dict[int, dict[Any, str]]]:
+    if columns is None:
         return set(), {}
-    if isinstance(given, str) or not isinstance(given, Mapping | Sequence):
+    if isinstance(columns, str) or not isinstance(columns, Mapping | Sequence):
         raise InputTypeError(
-            f"categories must be None, a list of columns or {{column: names}}, got {given!r}."
+            f"categories must be None, a list of columns or {{column: names}}, got {columns!r}."
         )
-    places = {place_of_column(c, names, "categories"): c for c in given}
+    places = {place_of_column(c, names, "categories"): c for c in columns}
     called: dict[int, dict[Any, str]] = {}
-    if isinstance(given, Mapping):
+    if isinstance(columns, Mapping):
         for place, column in places.items():
-            called[place] = _value_names(given[column], column)
+            called[place] = _value_names(columns[column], column)
     return set(places), called
 
 
 def _value_names(names: Any, column: Any) -> dict[Any, str]:
-    """{value: name}, of a list by code or of such a mapping."""
+    """{value: name}, from a list by code or from such a mapping."""
     if not isinstance(names, Mapping):
         if isinstance(names, str | bytes) or not isinstance(names, Iterable):
             raise InputTypeError(
@@ -407,39 +409,38 @@ def _value_names(names: Any, column: Any) -> dict[Any, str]:
             )
         names = dict(enumerate(names))
     for value, name in names.items():
-        if missing(name):  # rows without a value say so themselves: "c is missing"
+        if missing(name):  # missing values have their own words: "c is missing"
             raise InputError(
                 f"categories: the names of column {column!r} hold {name!r} for the value "
                 f"{value!r}. Give a text, or say {{code: name}} without that value."
             )
-    found = {value: str(name) for value, name in names.items()}
-    twice = [name for name, count in Counter(found.values()).items() if count > 1]
+    texts = {value: str(name) for value, name in names.items()}
+    twice = [name for name, count in Counter(texts.values()).items() if count > 1]
     if twice:
         raise InputError(
             f"categories: the names of column {column!r} hold {twice[0]!r} more than once, so two "
             "rules would read alike. Give each value a name of its own."
         )
-    return found
+    return texts
 
 
-def _cuts(given: Any, names: Sequence[str]) -> Any:
-    """Percentiles, {place: edges}, or None (all by equality)."""
-    if given is None:
+def _cuts(bins: Any, names: Sequence[str]) -> Any:
+    """Percentiles, {position: edges}, or None (all by equality)."""
+    if bins is None:
         return None
-    if isinstance(given, str):
-        if given not in DISCRETISERS:
+    if isinstance(bins, str):
+        if bins not in DISCRETISERS:
             raise InputError(
-                f"bins must be one of {list(DISCRETISERS)}, None or {{column: cuts}}, got "
-                f"{given!r}."
+                f"bins must be one of {list(DISCRETISERS)}, None or {{column: cuts}}, got {bins!r}."
             )
-        return DISCRETISERS[given]
-    if not isinstance(given, Mapping):
+        return DISCRETISERS[bins]
+    if not isinstance(bins, Mapping):
         raise InputTypeError(
             f"bins must be one of {list(DISCRETISERS)}, None or {{column: cuts}}, got "
-            f"{type(given).__name__}."
+            f"{type(bins).__name__}."
         )
     edges_of = {}
-    for column, cuts in given.items():
+    for column, cuts in bins.items():
         place = place_of_column(column, names, "bins")
         try:
             edges = checks.real_numbers(cuts, "cuts")

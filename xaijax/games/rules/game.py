@@ -1,12 +1,13 @@
 """`RuleGame`: rules of N instances, their coverage and their precision.
 
-Letters: N instances, B donors, F columns, A answers of the model, Q questions (an instance and a
-rule each), D listed draws, S shares of the draws that are summed apart, w = ceil(B / 64) words.
+Letters: N instances, B donors, F columns, A outputs of the model, Q questions (an instance and a
+rule each), D listed draws, S shares of the draws that are summed separately, w = ceil(B / 64)
+words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,7 +16,9 @@ import numpy as np
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.engine.dispatch import ProgramRecipe
 from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.host import HostBackend
 from xaijax.games.engine.plan import MemoryPlan
+from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax.games.rules import pulls
 from xaijax.games.rules.pulls import RuleDevice, RuleHost, satisfying, shorten_tiles
@@ -23,7 +26,6 @@ from xaijax.games.rules.space import Perturbation
 from xaijax.games.run import GameRun
 from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import FloatTable
-from xaijax_kernels.engine.lattice import agreement_codes
 from xaijax_kernels.rules.beam import rule_keys
 from xaijax_kernels.rules.perturbed_rows import (
     HEADER,
@@ -34,8 +36,8 @@ from xaijax_kernels.rules.perturbed_rows import (
 )
 
 MOST_FLAGS = 1 << 23  # draws whose pulls are made together
-BYTES_OF_DRAW = 32  # a place, a number on its way and in a pull, and flags
-SHARED = np.uint64(0)  # in place of fingerprint and rule, for draws that all rules share
+BYTES_OF_DRAW = 32  # a position, a number in process and in a pull, and flags
+SHARED = np.uint64(0)  # instead of fingerprint and rule, for draws that all rules share
 
 
 def draws_at_a_time(memory: MemoryPlan) -> int:
@@ -44,14 +46,14 @@ def draws_at_a_time(memory: MemoryPlan) -> int:
 
 
 class RuleAsker:
-    """What the games of one explainer share: the loop, and the pool's arrays."""
+    """The shared state of one explainer's rule games: the loop, and the pool's arrays."""
 
     def __init__(
         self, evaluator: Evaluator, space: Perturbation, score: Score, seed: int, donors: Any
     ) -> None:
-        """donors: the data rows [B] with all their digits, which the model may not read."""
+        """donors: the data rows [B] with all their digits; the model may read fewer digits."""
         self.evaluator, self.score, self.seed = evaluator, score, seed
-        # The estimator may answer already for the translation that the space was made for.
+        # The estimator may already run instead of the translation for which the space was made.
         self._space = space.of_donors(evaluator.engine.replacement)
         self.bins = space.bins.of(donors)  # int32 [B, F]
         self._forget()
@@ -65,9 +67,7 @@ class RuleAsker:
 
     @property
     def space(self) -> Perturbation:
-        """The space with the donors as the evaluator has them, which change when a translation is
-        left.
-        """
+        """The space with the evaluator's donors, which change when a translation is dropped."""
         if self._fits != self.evaluator.fits:
             self._forget()
         if self.evaluator.engine.replacement is not self._donors:
@@ -76,17 +76,18 @@ class RuleAsker:
         return self._space
 
     def pool(self, search: str) -> Pool:
-        """The kernel's arrays for this way to search."""
+        """The kernel's arrays for this kind of search."""
         kind = search if search in ("exact", "table") else "draws"
         if kind not in self._pools:
             self._pools[kind] = self.space.pool(search, self.bins)
         return self._pools[kind]
 
     def loop(self, questions: GameRun) -> RuleDevice | RuleHost:
-        """The loop that runs the model; the first call probes it. A larger question has another."""
+        """The loop that runs the model; the first call probes it. A larger query gets another
+        loop."""
         if self._loop is None or self._questions is not questions:
             self._questions, backend = questions, cast(Any, questions.backend())
-            if self.evaluator.engine.on_host:
+            if isinstance(backend, HostBackend):
                 self._loop = RuleHost(backend, self.score)
             else:
                 self._loop = RuleDevice(backend.programs, self.score)
@@ -98,8 +99,8 @@ class RuleAsker:
         self, questions: GameRun, search: str, listed: bool, first: int, draws: int
     ) -> tuple[ProgramRecipe | None, int]:
         """(recipe of the program of the first round's pulls, its runs in a search) for `first`
-        draws of each instance in the first round and `draws` in all; listed: they are named. None:
-        a host model has no such program.
+        draws of each instance in the first round and `draws` in total; listed: they are listed.
+        None for a host model and for small queries, which have no such program.
         """
         loop, space = self.loop(questions), self.space
         if isinstance(loop, RuleHost):
@@ -114,18 +115,26 @@ class RuleAsker:
 
 
 class RuleGame:
-    """The rules of the instances `rows`: bins read all their digits, and the model its own."""
+    """The rules of the instances `rows`; bins read all digits of the rows, the model those of its
+    dtype."""
 
-    def __init__(self, asker: RuleAsker, rows: Any, first: int = 0) -> None:
-        """first: which row of X the first is, for messages."""
-        self.rows, asked = rows, as_encoded(asker.evaluator, rows)
-        self.questions = GameRun(asker.evaluator, asked, first=first)
-        # After the rows, by which it is known whether a translation answers.
+    def __init__(
+        self,
+        asker: RuleAsker,
+        rows: Any,
+        first: int = 0,
+        coalitions: Callable[[int], int] | None = None,
+    ) -> None:
+        """first: which row of X the first is, for messages; coalitions: as `GameRun.coalitions`."""
+        self.rows, encoded = rows, as_encoded(asker.evaluator, rows)
+        self.questions = GameRun(asker.evaluator, encoded, first=first)
+        self.questions.coalitions = coalitions
+        # After reading the rows, which decides whether a translation is used.
         self.asker, self.space, self.read_bins = asker, asker.space, asker.space.bins
         self.bins = asker.space.bins.of(rows)  # int32 [N, F]
-        # What a rule keeps of a column: the bins low .. high, both int32 [N, F].
+        # The bins that a rule keeps in a column: low .. high, both int32 [N, F].
         self.low, self.high = self.bins, self.bins
-        self.prints = fingerprints(asked)  # uint64 [N]
+        self.prints = fingerprints(encoded)  # uint64 [N]
         self.cover = Cover(asker.bins, self.bins, asker.space.weights)
         shorten_tiles(self.questions)
         self.own = self.questions.full_rows(np.arange(self.N), scored=False)  # [N, A]
@@ -156,12 +165,12 @@ class RuleGame:
             self.cover.put(who, f, self.asker.bins[:, f], low[who, f], high[who, f])
         self.low, self.high = low.copy(), high.copy()
         self._subjects = self._made_subjects()
-        self._known = KnownDraws(self.F)  # they were of other ranges
+        self._known = KnownDraws(self.F)  # they belong to other ranges
 
     def hits(
         self, instance: np.ndarray, rules: np.ndarray, first: np.ndarray, draws: np.ndarray
     ) -> np.ndarray:
-        """How many of the draws first .. first + draws - 1 of each rule agree; int64 [Q].
+        """Number of agreeing draws among first .. first + draws - 1 of each rule; int64 [Q].
 
         instance int [Q], rules bool [Q, F].
         """
@@ -170,52 +179,53 @@ class RuleGame:
             return self._hits_of_rows(instance, rules, keys, first, draws)
         space = self.space.space("draws")
         longest = _longest(rules, self.F)
-        some = pulls.pulls_of(instance, keys, rules, first, draws, pulls.SHORT, longest)
-        bits = self._bits(space, self.asker.pool("draws"), some)
-        return pulls.counts(some, bits, len(instance))
+        batch = pulls.pulls_of(instance, keys, rules, first, draws, pulls.SHORT, longest)
+        bits = self._bits(space, self.asker.pool("draws"), batch)
+        return pulls.counts(batch, bits, len(instance))
 
     def precisions(
         self, instance: np.ndarray, rules: np.ndarray, search: str, shares: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(the mean agreement over each share, its draws' effective number); float64 [Q, S] each.
+        """(the mean agreement over each share, the effective number of its draws); float64 [Q, S]
+        each.
 
-        search: "exact" or "table"; shares: bool [D, S], which listed draws belong to a share: of
-        none, and it is not asked.
-        The effective number is Kish's (sum w)^2 / sum w^2: the number itself for equal weights.
+        search: "exact" or "table"; shares: bool [D, S], the listed draws of each share; draws
+        without a share are not evaluated. The effective number is Kish's (sum w)^2 / sum w^2: the
+        number itself for equal weights.
         """
         weights = self.space.listed(search)[1][:, None] * shares  # [D, S]
-        asked = shares.any(axis=1)  # a draw of no share is not asked
+        drawn = shares.any(axis=1)  # a draw without a share is not evaluated
         means, sizes = np.empty((2, len(instance), shares.shape[1]))
         D = len(weights)
         memory = self.asker.evaluator.engine.memory
         step = max(1, draws_at_a_time(memory) // D)
         keep = min(MOST_BITS, 8 * memory.share("parts"))
-        kept = []
+        packed = []
         for at in range(0, len(instance), step):
             part = slice(at, at + step)
-            agrees = self._listed(instance[part], rules[part], search, asked)
+            agrees = self._listed(instance[part], rules[part], search, drawn)
             if self.space.OF_ROWS:
-                own = self._satisfied(instance[part], rules[part])
-                own = np.repeat(own, D // self.space.B, axis=1)
+                satisfied = self._satisfied(instance[part], rules[part])
+                satisfied = np.repeat(satisfied, D // self.space.B, axis=1)
             else:
-                own = None
-            means[part], sizes[part] = _means(agrees, own, weights)
+                satisfied = None
+            means[part], sizes[part] = _means(agrees, satisfied, weights)
             if self._shares_draws and len(instance) * D <= keep:
-                kept.append(np.packbits(agrees, axis=1))
-        if kept:
-            self._known.keep(instance, rules, np.concatenate(kept), asked)
+                packed.append(np.packbits(agrees, axis=1))
+        if packed:
+            self._known.keep(instance, rules, np.concatenate(packed), drawn)
         return means, sizes
 
     def _listed(
-        self, instance: np.ndarray, rules: np.ndarray, search: str, asked: np.ndarray
+        self, instance: np.ndarray, rules: np.ndarray, search: str, drawn: np.ndarray
     ) -> np.ndarray:
-        """Which listed draws agree, of those asked bool [D]; bool [Q, D]."""
+        """Which of the draws `drawn` bool [D] agree; bool [Q, D]."""
         if self.space.ASKS_DATA:
             return self._donor_agrees(instance)
         if self.space.OF_ROWS:
-            return self._pairs(instance, rules, asked)
+            return self._pairs(instance, rules, drawn)
         donors = self.space.listed(search)[0]
-        wanted = np.repeat(asked[None], len(instance), axis=0)
+        wanted = np.repeat(drawn[None], len(instance), axis=0)
         agrees = np.zeros(wanted.shape, bool)
         space = self.space.space(search)
         empty = np.flatnonzero(~rules.any(axis=1))
@@ -223,9 +233,9 @@ class RuleGame:
             agrees[empty] = self._donor_agrees(instance[empty])[:, donors]
             wanted[empty] = False
         if self._shares_draws:
-            for f, q, place in self._known.parents(instance, rules, asked):
+            for f, q, place in self._known.parents(instance, rules, drawn):
                 same = self._same(instance[q], f, donors) & wanted[q]
-                agrees[q] |= self._known.flags(place, len(asked)) & same
+                agrees[q] |= self._known.flags(place, len(drawn)) & same
                 wanted[q] ^= same
         keys = np.repeat(keys_of(self.asker.seed, SHARED, SHARED), len(instance), axis=0)
         agrees |= self._named(instance, keys, rules, wanted, search)
@@ -242,21 +252,21 @@ class RuleGame:
         """Which of the listed draws wanted bool [Q, D] agree; False for the others."""
         agrees = np.zeros(wanted.shape, bool)
         longest = _longest(rules, self.F)
-        some, place = pulls.named_pulls(instance, keys, rules, wanted, pulls.NAMED, longest)
+        batch, place = pulls.named_pulls(instance, keys, rules, wanted, pulls.NAMED, longest)
         if len(place):
             space = replace(self.space.space(search), named=True)
-            bits = self._bits(space, self.asker.pool(search), some)
-            used = np.arange(pulls.NAMED) < some.used[:, None]
+            bits = self._bits(space, self.asker.pool(search), batch)
+            used = np.arange(pulls.NAMED) < batch.used[:, None]
             agrees.ravel()[place] = pulls.flags(bits, pulls.NAMED)[used]
         return agrees
 
     @property
     def _shares_draws(self) -> bool:
-        """Whether hybrids may be those of a smaller rule: donors that agree stay as they are."""
+        """Whether hybrids may equal those of a smaller rule: donors that agree stay unchanged."""
         return self.space.KEEPS_DONORS and self.asker.evaluator.engine.model.deterministic
 
     def _same(self, who: np.ndarray, f: int, donors: np.ndarray) -> np.ndarray:
-        """Whether keeping column f leaves the listed donors as they are; bool [q, D]."""
+        """Whether keeping column f leaves the listed donors unchanged; bool [q, D]."""
         if self.space.draws_in_bins:
             theirs = self.asker.bins[donors, f]
             return (self.low[who, f, None] <= theirs) & (theirs <= self.high[who, f, None])
@@ -267,15 +277,15 @@ class RuleGame:
             same &= theirs[donors, f, c] == mine[who, f, c, None]
         return same
 
-    def _pairs(self, instance: np.ndarray, rules: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        """The same for pairs of donors, as `joint` has them; bool [Q, B B]."""
+    def _pairs(self, instance: np.ndarray, rules: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        """`_listed` for the pairs of donors of `joint`; bool [Q, B B]."""
         Q, B = len(instance), self.space.B
-        # Kept columns come from a donor that satisfies the rule; of the others nothing is asked.
-        wanted = self._satisfied(instance, rules)[:, :, None] & asked.reshape(B, B)
-        who, kept = np.repeat(instance, B), np.repeat(rules, B, axis=0)
+        # Kept columns come from a donor that satisfies the rule; other donors are not evaluated.
+        wanted = self._satisfied(instance, rules)[:, :, None] & drawn.reshape(B, B)
+        who, repeated = np.repeat(instance, B), np.repeat(rules, B, axis=0)
         keys = np.zeros((Q * B, 2), np.int32)
         keys[:, 0] = np.tile(np.arange(B), Q)
-        return self._named(who, keys, kept, wanted.reshape(Q * B, B), "exact").reshape(Q, B * B)
+        return self._named(who, keys, repeated, wanted.reshape(Q * B, B), "exact").reshape(Q, B * B)
 
     def _hits_of_rows(
         self,
@@ -285,33 +295,33 @@ class RuleGame:
         first: np.ndarray,
         draws: np.ndarray,
     ) -> np.ndarray:
-        """`hits` where kept columns come from a row that satisfies the rule."""
+        """`hits` if kept columns come from a row that satisfies the rule."""
         holds = self._satisfied(instance, rules)
-        question, kept, free = satisfying(holds, self.space.weights, keys, first, draws)
+        question, donor, free = satisfying(holds, self.space.weights, keys, first, draws)
         if self.space.ASKS_DATA:
-            agrees = self._donor_agrees(instance)[question, kept]
+            agrees = self._donor_agrees(instance)[question, donor]
             return np.bincount(question, agrees, minlength=len(instance)).astype(np.int64)
         header = np.empty((len(question), 4 + _longest(rules, self.F)), np.int32)
-        header[:, 0], header[:, 1], header[:, 2] = instance[question], kept, 0
+        header[:, 0], header[:, 1], header[:, 2] = instance[question], donor, 0
         header[:, 3] = free
         header[:, 4:] = pulls.rule_columns(rules, header.shape[1] - 4)[question]
-        some = pulls.Pulls(header, question, np.ones(len(question), np.int64), 1)
-        bits = self._bits(self.space.space("draws"), self.asker.pool("draws"), some)
-        return pulls.counts(some, bits, len(instance))
+        batch = pulls.Pulls(header, question, np.ones(len(question), np.int64), 1)
+        bits = self._bits(self.space.space("draws"), self.asker.pool("draws"), batch)
+        return pulls.counts(batch, bits, len(instance))
 
     def _satisfied(self, instance: np.ndarray, rules: np.ndarray) -> np.ndarray:
         """Donors that satisfy the rules; bool [Q, B]."""
         return self.cover.flags(self.cover.satisfied(instance, rules[:, None])[:, 0])
 
-    def _bits(self, space: PerturbationSpace, pool: Pool, some: pulls.Pulls) -> np.ndarray:
+    def _bits(self, space: PerturbationSpace, pool: Pool, batch: pulls.Pulls) -> np.ndarray:
         loop = self.asker.loop(self.questions)
-        bits, bad = loop.bits(space, pool, self._subjects, some)
-        asked = int(some.used.sum())
-        self.rows_asked += asked
-        # What fills a pull up is answered too, and not looked at.
-        self.asker.evaluator.clock.padded_rows += len(some.header) * some.draws - asked
+        bits, bad = loop.bits(space, pool, self._subjects, batch)
+        count = int(batch.used.sum())
+        self.rows_asked += count
+        # The padding of a pull is evaluated too, and ignored.
+        self.asker.evaluator.clock.padded_rows += len(batch.header) * batch.draws - count
         if bad >= 0 and self.asker.evaluator.engine.model.nonfinite != "propagate":
-            row = int(some.header[bad, 0]) + self.questions.first
+            row = int(batch.header[bad, 0]) + self.questions.first
             raise ModelOutputError(
                 f"the model returned NaN or infinity for a row drawn around X row {row}, or "
                 "one that was asked together with it. Fix the "
@@ -320,7 +330,7 @@ class RuleGame:
         return bits
 
     def _donor_agrees(self, instance: np.ndarray) -> np.ndarray:
-        """Whether the donors as they are get the instance's answer; bool [Q, B]."""
+        """Whether the unchanged donors have the instance's output; bool [Q, B]."""
         if self._agrees is None:
             if self.asker.donor_answers is None:
                 self.asker.donor_answers = self.questions.full_donors()
@@ -328,9 +338,9 @@ class RuleGame:
             B, step = len(donors), max(1, (1 << 22) // len(donors))
             self._agrees = np.empty((self.N, B), bool)
             for first in range(0, self.N, step):
-                own = self.own[first : first + step]
-                beside = np.tile(donors, (len(own), 1))
-                scores = np.asarray(self.asker.score(beside, np.repeat(own, B, axis=0)))[:, 0]
+                reference = self.own[first : first + step]
+                tiled = np.tile(donors, (len(reference), 1))
+                scores = np.asarray(self.asker.score(tiled, np.repeat(reference, B, axis=0)))[:, 0]
                 self._agrees[first : first + step] = scores.reshape(-1, B) > 0.5
         return self._agrees[instance]
 
@@ -347,13 +357,13 @@ class RuleGame:
 
 
 def as_encoded(evaluator: Evaluator, rows: Any) -> Any:
-    """Rows that were read with all their digits as the model reads them."""
+    """Rows with all their digits, in the form that the model reads."""
     table = evaluator.engine.replacement.table
     return table.rounded(rows) if isinstance(table, FloatTable) else rows
 
 
 def _longest(rules: np.ndarray, F: int) -> int:
-    """Columns of a pull: all where these are few, so that one program serves all rules."""
+    """Number of columns of a pull: all if these are few, so that one program serves all rules."""
     if F <= 32:
         return F
     most = int(rules.sum(axis=1).max(initial=1))
@@ -366,7 +376,7 @@ def one_word(keys: np.ndarray) -> np.ndarray:
 
 
 def _means(
-    agrees: np.ndarray, own: np.ndarray | None, weights: np.ndarray
+    agrees: np.ndarray, satisfied: np.ndarray | None, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weighted means of bool [Q, D] over the shares of weights [D, S], and effective numbers.
 
@@ -376,12 +386,12 @@ def _means(
     least = np.where(positive, weights, np.inf).min(axis=0, initial=np.inf)
     equal = least == weights.max(axis=0, initial=0)
     weights = np.where(equal, positive, weights)
-    own = np.ones((1, len(weights)), bool) if own is None else own
-    total = _product(own, weights)
+    satisfied = np.ones((1, len(weights)), bool) if satisfied is None else satisfied
+    total = _product(satisfied, weights)
     with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.where(total > 0, _product(agrees & own, weights) / total, 0.0)
-        sizes = np.where(total > 0, total**2 / _product(own, weights**2), 0.0)
-    return np.where(equal, means, settled(means)), np.broadcast_to(sizes, means.shape)
+        means = np.where(total > 0, _product(agrees & satisfied, weights) / total, 0.0)
+        sizes = np.where(total > 0, total**2 / _product(satisfied, weights**2), 0.0)
+    return np.where(equal, means, without_last_bits(means)), np.broadcast_to(sizes, means.shape)
 
 
 def _product(flags: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -396,17 +406,17 @@ def _product(flags: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return out
 
 
-# If the donor agrees with x in column j (bit for bit, or is in x's bin and stays there), keeping j
-# as well changes nothing: the hybrid of rule A + j is that of A. Rules of one size are asked after
-# those of the size before, whose answers are kept here, a bit a draw. A rule has several parents:
-# the kept rule that it extends, and the same extension of what that rule was made of.
+# If the donor agrees with x in column j (bit for bit, or by staying in x's bin), also keeping j
+# changes nothing: the hybrid of rule A + j is that of A. Rules of one size are evaluated after
+# those of the previous size, whose results are kept here, one bit per draw. A rule has several
+# parents: the kept rule that it extends, and the same extension of that rule's parents.
 
-MOST_BITS = 1 << 31  # of answers that are kept
+MOST_BITS = 1 << 31  # of kept results, a bit each
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class KnownDraws:
-    """The answers of the last round."""
+    """The results of the last round."""
 
     def __init__(self, F: int) -> None:
         self._columns = _folded(rule_keys(np.eye(F, dtype=bool)))  # uint64 [F]
@@ -418,34 +428,36 @@ class KnownDraws:
         self._asked = np.zeros(0, bool)
 
     def parents(
-        self, who: np.ndarray, rules: np.ndarray, asked: np.ndarray
+        self, who: np.ndarray, rules: np.ndarray, drawn: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """(a column f, questions int [q] whose rule without f is known, its places int [q]), by f.
+        """Yields for each column f: (f, questions int [q] whose rule without f is known, its
+        positions int [q]).
 
-        who int [Q], rules bool [Q, F]; asked: bool [D], the draws that are wanted, which must all
-        be known.
+        who int [Q], rules bool [Q, F]; drawn: bool [D], the requested draws, which must all be
+        known.
         """
-        if not len(self._keys) or (asked & ~self._asked).any():
+        if not len(self._keys) or (drawn & ~self._asked).any():
             return
         keys = _folded(rule_keys(rules)) ^ _of_instance(who)
         for f in range(rules.shape[1]):
             q = np.flatnonzero(rules[:, f])
             at = np.searchsorted(self._keys, keys[q] ^ self._columns[f])
-            found = self._order[np.minimum(at, len(self._keys) - 1)]
-            # Keys may collide: what counts is the rule itself.
-            own = rules[q].copy()
-            own[:, f] = False
-            same = (self._who[found] == who[q]) & (self._rules[found] == own).all(axis=1)
+            places = self._order[np.minimum(at, len(self._keys) - 1)]
+            # Keys may collide, so the rules are compared.
+            parent = rules[q].copy()
+            parent[:, f] = False
+            same = (self._who[places] == who[q]) & (self._rules[places] == parent).all(axis=1)
             if same.any():
-                yield f, q[same], found[same]
+                yield f, q[same], places[same]
 
     def flags(self, places: np.ndarray, D: int) -> np.ndarray:
-        """The answers at these places; bool [n, D]."""
+        """The results at these positions; bool [n, D]."""
         return np.unpackbits(self._bits[places], axis=1, count=D).astype(bool)
 
-    def keep(self, who: np.ndarray, rules: np.ndarray, bits: np.ndarray, asked: np.ndarray) -> None:
-        """Keeps a round's answers to the draws asked; bits uint8 [Q, D / 8] of `numpy.packbits`."""
-        self._asked = asked
+    def keep(self, who: np.ndarray, rules: np.ndarray, bits: np.ndarray, drawn: np.ndarray) -> None:
+        """Stores a round's results for the requested draws; bits uint8 [Q, D / 8] of
+        `numpy.packbits`."""
+        self._asked = drawn
         keys = _folded(rule_keys(rules)) ^ _of_instance(who)
         self._order = np.argsort(keys, kind="stable")
         self._keys, self._who, self._rules = keys[self._order], who, rules
@@ -453,7 +465,8 @@ class KnownDraws:
 
 
 def _folded(keys: np.ndarray) -> np.ndarray:
-    """64 bits of keys uint64 [..., 2], linear in them: a rule's is the XOR of its columns'."""
+    """64-bit keys from keys uint64 [..., 2], linear: a rule's key is the XOR of those of its
+    columns."""
     return keys[..., 0] ^ (keys[..., 1] << np.uint64(17)) ^ (keys[..., 1] >> np.uint64(47))
 
 
@@ -462,11 +475,11 @@ def _of_instance(who: np.ndarray) -> np.ndarray:
     return word ^ (word >> np.uint64(31))
 
 
-SETTLED = 12  # digits that are kept of a sum of unequal weights
+SETTLED = 12  # decimal digits kept of a sum of unequal weights
 
 
 class Cover:
-    """Rows that are in each instance's bins, column by column."""
+    """Bit sets of the rows in each instance's bins, column by column."""
 
     def __init__(self, rows: np.ndarray, bins: np.ndarray, weights: np.ndarray) -> None:
         """rows: bins int32 [B, F] of rows that all instances share, or [N, B, F]; bins [N, F].
@@ -480,13 +493,13 @@ class Cover:
         self._B = B
         self.bits = np.empty((len(bins), F, -(-B // 64)), np.uint64)  # [N, F, w]
         for f in range(F):
-            own = rows[None, :, f] if shared else rows[:, :, f]
-            self.bits[:, f] = _words(own == bins[:, f, None])
+            values = rows[None, :, f] if shared else rows[:, :, f]
+            self.bits[:, f] = _words(values == bins[:, f, None])
 
     def put(
         self, rows: np.ndarray, f: int, theirs: np.ndarray, low: np.ndarray, high: np.ndarray
     ) -> None:
-        """Keeps, in column f of the instances `rows` int [n], which rows lie in the bins low ..
+        """Stores, for column f of the instances `rows` int [n], which rows lie in the bins low ..
         high.
 
         theirs: int32 [B], the bins of the rows that all instances share; low, high int32 [n].
@@ -500,25 +513,25 @@ class Cover:
     def satisfied(self, rows: np.ndarray, rules: np.ndarray) -> np.ndarray:
         """Rows that satisfy rules bool [n, A, F] of the instances `rows`; uint64 [n, A, w]."""
         n, A, F = rules.shape
-        found = np.full((n, A, self.bits.shape[2]), ~np.uint64(0))
+        words = np.full((n, A, self.bits.shape[2]), ~np.uint64(0))
         for f in np.flatnonzero(rules.any(axis=(0, 1))):
-            own = self.bits[rows, f][:, None]
-            np.bitwise_and(found, own, out=found, where=rules[:, :, f, None])
-        found[..., -1] &= self._tail
-        return found
+            bits = self.bits[rows, f][:, None]
+            np.bitwise_and(words, bits, out=words, where=rules[:, :, f, None])
+        words[..., -1] &= self._tail
+        return words
 
     def of(self, rows: np.ndarray, rules: np.ndarray) -> np.ndarray:
         """The weighted share of rows that satisfy the rules; float64 [n, A]."""
-        found = self.satisfied(rows, rules)
+        words = self.satisfied(rows, rules)
         if self._equal is not None:
-            return np.bitwise_count(found).sum(axis=2, dtype=np.int64) / self._B
-        return self.share(self.flags(found))
+            return np.bitwise_count(words).sum(axis=2, dtype=np.int64) / self._B
+        return self.share(self.flags(words))
 
     def share(self, flags: np.ndarray) -> np.ndarray:
         """The weighted share of the rows that are flagged; float64 [...] of bool [..., B]."""
         if self._equal is not None:
             return np.count_nonzero(flags, axis=-1) / self._B
-        return settled(flags @ self._weights)
+        return without_last_bits(flags @ self._weights)
 
     def flags(self, words: np.ndarray) -> np.ndarray:
         """bool [..., B] of words uint64 [..., w]."""
@@ -527,21 +540,21 @@ class Cover:
 
     @property
     def _tail(self) -> np.uint64:
-        """The bits of the last word that are rows."""
+        """The bits of the last word that belong to rows."""
         used = self._B - 64 * (self.bits.shape[2] - 1)
         return np.uint64((1 << used) - 1)
 
 
-def settled(sums: np.ndarray) -> np.ndarray:
-    """Sums of weights without the last bits, in which equal ones may differ.
+def without_last_bits(sums: np.ndarray) -> np.ndarray:
+    """Sums of weights without the last bits, in which equal sums may differ.
 
-    All of them are 1 and not a bit less, and 0.95 reaches a threshold of 0.95.
+    The sum of all weights is then exactly 1, and 0.95 reaches a threshold of 0.95.
     """
     return np.round(sums, SETTLED)
 
 
 def reaching(threshold: float) -> float:
-    """The least mean that reaches a threshold, whether or not the mean was `settled`."""
+    """The smallest mean that reaches a threshold, allowing for rounding."""
     return min(threshold, round(threshold, SETTLED))
 
 

@@ -1,4 +1,4 @@
-"""Rules of players that are kept as they are: superpixels of an image, words of a sentence.
+"""Rules of players that stay unchanged if kept: superpixels of an image, words of a sentence.
 
 | space | a free player of a row z |
 |---|---|
@@ -6,7 +6,8 @@
 | flip | has them with chance p, and else stays |
 | masked | has those of a baseline with chance p, and else stays |
 
-A draw is made of uniform numbers alone, one a player; that of player 0 says the data row too.
+A draw is made from uniform numbers only, one per player; that of player 0 also selects the data
+row.
 
 Letters: M rows, N instances, P players, C code columns, B data rows.
 """
@@ -30,44 +31,44 @@ from xaijax.tables.table import CodeTable
 
 @dataclass(frozen=True)
 class PlayerSpace:
-    """What replaces free players, and how often."""
+    """The replacement of free players, and its probability."""
 
     NAME: str  # "row", "flip" or "masked"
     players: Players | PerInstancePlayers
-    chance: float  # of a free player
+    chance: float  # probability of replacing a free player
     baseline: Baseline | None  # of "masked"
     allow_nan: bool | NanColumns
 
     def owner(self, per_column: int, first: int, N: int) -> np.ndarray:
         """The player of each code column, int [C], or [N, C] of the instances from `first` on."""
         if isinstance(self.players, PerInstancePlayers):
-            own = self.players.of_entry[first : first + N]
+            numbers = self.players.of_entry[first : first + N]
         else:
-            own = self.players.of_column
-        return np.repeat(own, per_column, axis=-1)
+            numbers = self.players.of_column
+        return np.repeat(numbers, per_column, axis=-1)
 
     def present(self, first: int, N: int) -> np.ndarray:
-        """Which players an instance has, bool [N, P]."""
+        """The players of each instance, bool [N, P]."""
         if isinstance(self.players, PerInstancePlayers):
             return self.players.present[first : first + N]
         return np.ones((N, self.players.count), bool)
 
     def matters(
-        self, own: np.ndarray, owner: np.ndarray, others: Replacement, first: int
+        self, codes: np.ndarray, owner: np.ndarray, others: Replacement, first: int
     ) -> np.ndarray:
         """Whether a draw may change a player, bool [N, P]: it differs from what replaces it.
 
-        own: codes [N, C] of the instances from `first` on; owner: [C] or [N, C].
+        codes: [N, C], of the instances from `first` on; owner: [C] or [N, C].
         """
-        found = np.zeros((len(own), self.players.count + 1), bool)  # the last column: of nobody
-        n, column = np.nonzero(others.may_change(own))
-        found[n, np.broadcast_to(owner, own.shape)[n, column]] = True
-        return found[:, :-1] & self.present(first, len(own))
+        differs = np.zeros((len(codes), self.players.count + 1), bool)  # the last column: no player
+        n, column = np.nonzero(others.may_change(codes))
+        differs[n, np.broadcast_to(owner, codes.shape)[n, column]] = True
+        return differs[:, :-1] & self.present(first, len(codes))
 
     def others(self, table: CodeTable, rows: Any, donors: Replacement) -> Replacement:
-        """What stands in for free players of these rows, in codes of a table that knows both.
+        """The replacements of free players of these rows, in codes of a table that includes both.
 
-        table: that knows the rows and the donors.
+        table: of the rows and the donors.
         """
         if self.baseline is None:
             return replace(donors, table=table)
@@ -75,23 +76,23 @@ class PlayerSpace:
 
     def drawn(
         self,
-        own: np.ndarray,
+        codes: np.ndarray,
         owner: np.ndarray,
         others: Replacement,
         who: np.ndarray,
-        kept: np.ndarray,
+        rules: np.ndarray,
         u: np.ndarray,
     ) -> np.ndarray:
-        """Codes [M, C] of draws around the rows own [M, C] of the instances who [M].
+        """Codes [M, C] of draws around the rows with `codes` [M, C] of the instances who [M].
 
-        owner: [C] or [M, C]; kept: bool [M, P]; u: between 0 and 1, [M, P].
+        owner: [C] or [M, C]; rules: bool [M, P]; u: between 0 and 1, [M, P].
         """
         baseline_fn, left = others.draw(u[:, 0], who)
         coin = np.concatenate([left[:, None], u[:, 1:]], axis=1)
-        free = ~kept & (coin < self.chance)
-        free = np.concatenate([free, np.zeros((len(free), 1), bool)], axis=1)  # -1: nobody's
-        places = np.broadcast_to(owner, own.shape) % free.shape[1]
-        return np.where(np.take_along_axis(free, places, axis=1), baseline_fn, own)
+        free = ~rules & (coin < self.chance)
+        free = np.concatenate([free, np.zeros((len(free), 1), bool)], axis=1)  # -1: no player
+        places = np.broadcast_to(owner, codes.shape) % free.shape[1]
+        return np.where(np.take_along_axis(free, places, axis=1), baseline_fn, codes)
 
 
 def space_of_players(
@@ -110,5 +111,5 @@ def space_of_players(
             f"or 'flip', as do images; a rule of perturbation={perturbation!r} is about single "
             "columns of a table [B, F]. Say one of these."
         )
-    part = chance if perturbation == "flip" else 1.0  # of "row" all free players are replaced
+    part = chance if perturbation == "flip" else 1.0  # "row" replaces all free players
     return PlayerSpace(perturbation, players, part, None, allow_nan)

@@ -1,24 +1,24 @@
-"""Pulls: rules of instances as the rows that a loop takes, the two loops, and their bits as sums.
+"""Pulls: rules of instances as rows of a loop, the two loops, and sums of their bits.
 
-`RuleDevice` runs pulls of JAX models in tiles, by the trace that the engine has. `RuleHost` draws
-the same rows on the device as codes, and a host model answers them. Lots are draws of rows that
-satisfy a rule, by the same hash as on the device.
+`RuleDevice` runs pulls of JAX models in tiles, by the engine's trace. `RuleHost` makes the same
+rows on the device as codes, and a host model evaluates them; a few rows are made in NumPy, also for
+JAX models. `satisfying` draws rows that satisfy a rule, by the same hash as on the device.
 
 Letters: Q questions (an instance and a rule), F columns, L columns of a rule at most, p draws of
-a pull, D draws of a question; of lots B donors, R draws, T tiles in a dispatch, G pulls in a
-tile, M pulls, N instances, C code columns.
+a pull, D draws of a question, B donors, R draws of rows that satisfy a rule, T tiles in a dispatch,
+G pulls in a tile, M pulls, N instances, C code columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 
 from xaijax.games.engine.device import part_of_tile
 from xaijax.games.engine.dispatch import (
@@ -29,7 +29,8 @@ from xaijax.games.engine.dispatch import (
     ProgramRecipe,
     shape,
 )
-from xaijax.games.engine.host import HostBackend, named_rows
+from xaijax.games.engine.host import HostBackend, SmallBackend
+from xaijax.games.engine.loop import named_rows
 from xaijax.games.engine.programs import Programs
 from xaijax.games.measure.score import Score
 from xaijax.games.run import GameRun
@@ -46,8 +47,8 @@ from xaijax_kernels.rules.perturbed_rows import (
 )
 from xaijax_kernels.sizes import counted
 
-NAMED = 32  # draws of a pull that names them: one word of bits
-SHORT = 20  # draws of a pull where they are random: half of what a candidate gets first
+NAMED = 32  # draws of a pull that lists them: one word of bits
+SHORT = 20  # draws of a random pull: half of a candidate's first draws
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Pulls:
 
     header: np.ndarray  # int32 [M, 4 + L], as `perturbed_rows.perturbed` takes them
     question: np.ndarray  # int64 [M]
-    used: np.ndarray  # int64 [M], draws of the pull that count
+    used: np.ndarray  # int64 [M], real draws of the pull
     draws: int  # p
 
 
@@ -99,7 +100,8 @@ def named_pulls(
     p: int,
     longest: int,
 ) -> tuple[Pulls, np.ndarray]:
-    """Pulls that name the draws wanted bool [Q, D]; and these draws' places in `wanted`, flat.
+    """(pulls that list the draws wanted bool [Q, D], the flat positions of these draws in
+    `wanted`).
 
     A pull's last draws are repeated if it has fewer than p.
     """
@@ -123,8 +125,8 @@ def counts(pulls: Pulls, bits: np.ndarray, questions: int) -> np.ndarray:
     """Draws that agree, int64 [questions], of bits uint32 [M, ceil(p / 32)]."""
     left = pulls.used[:, None] - 32 * np.arange(bits.shape[1])
     low = (np.uint64(1) << left.clip(0, 32).astype(np.uint64)) - np.uint64(1)
-    own = np.bitwise_count(bits & low.astype(np.uint32)).sum(axis=1, dtype=np.int64)
-    return np.bincount(pulls.question, own, minlength=questions).astype(np.int64)
+    hits = np.bitwise_count(bits & low.astype(np.uint32)).sum(axis=1, dtype=np.int64)
+    return np.bincount(pulls.question, hits, minlength=questions).astype(np.int64)
 
 
 def flags(bits: np.ndarray, p: int) -> np.ndarray:
@@ -146,16 +148,16 @@ def satisfying(
     key = words_of(keys)[question]
     # Uniform numbers in [0, 1).
     both = [(words_of(keys_of(i, key, draw)) >> np.uint64(11)) * 2.0**-53 for i in (0, 1)]
-    ends = np.cumsum(holds * weights, axis=1)
-    total = ends[:, -1]
+    cumulative = np.cumsum(holds * weights, axis=1)
+    total = cumulative[:, -1]
     # One search in all questions: question q's running shares lie in (q, q + 1].
-    shares = ends / total[:, None] + np.arange(len(holds))[:, None]
+    shares = cumulative / total[:, None] + np.arange(len(holds))[:, None]
     flat = np.searchsorted(shares.ravel(), question + both[0], side="right")
     last = holds.shape[1] - 1 - holds[:, ::-1].argmax(axis=1)
-    kept = np.minimum(flat - question * holds.shape[1], last[question])
-    ends = np.cumsum(weights)
-    free = np.searchsorted(ends, both[1] * ends[-1], side="right")
-    return question, kept, np.minimum(free, np.flatnonzero(weights)[-1])
+    donor = np.minimum(flat - question * holds.shape[1], last[question])
+    cumulative = np.cumsum(weights)
+    free = np.searchsorted(cumulative, both[1] * cumulative[-1], side="right")
+    return question, donor, np.minimum(free, np.flatnonzero(weights)[-1])
 
 
 def words_of(keys: np.ndarray) -> np.ndarray:
@@ -163,17 +165,17 @@ def words_of(keys: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(keys.astype("<i4")).view("<u8").ravel()
 
 
-# A round ends in a tile that is partly filled, and the last rounds are about few instances: with
-# tiles of the engine's size two fifths of the model rows of a search by draws were padding.
+# A round ends in a partly filled tile, and the last rounds have few instances: with tiles of the
+# engine's size, two fifths of the model rows of a search by draws were padding.
 TILE_PARTS = 4
-# Tiles of one dispatch: few programs, and a small question is not sent in a large array.
+# Tiles of one dispatch: few programs, and small arrays for small queries.
 LADDER = (4, 32, 256)
 
 
 def shorten_tiles(questions: GameRun) -> None:
     """Uses smaller tiles on devices, if tile= was not given; probes the model."""
     engine, evaluator = questions.probe(), questions.evaluator
-    if engine.model.backend == "jax" and engine.limits.tile is None:
+    if engine.model.loop == "jax" and engine.limits.tile is None and not questions.probe_small():
         evaluator.use_tile(part_of_tile(engine, TILE_PARTS))
 
 
@@ -189,7 +191,8 @@ class RuleDevice:
     def bits(
         self, space: PerturbationSpace, pool: Pool, subjects: Subjects, pulls: Pulls
     ) -> tuple[np.ndarray, int]:
-        """(bits uint32 [M, ceil(p / 32)], the first pull of a tile with a bad answer or -1)."""
+        """(bits uint32 [M, ceil(p / 32)], the first pull of a tile with an invalid output or
+        -1)."""
         programs, clock = self._programs, self._programs.compiled.clock
         pull = PullShape(programs.sizes.tile.instance_shape, self.rows_per_call, pulls.draws)
         G, words, devices = pull.pulls, pull.words, programs.mesh.size
@@ -197,7 +200,7 @@ class RuleDevice:
         pool = self._pool(pool)
         who = self._subjects(subjects)
         recipe = self._recipe(space, pull, T, pool, who, pulls.header.shape[1])
-        run = programs.compiled.program(recipe)
+        run, ahead = programs.compiled.with_ahead(recipe)
         out = np.empty((len(pulls.header), words), np.uint32)
         bad, step = -1, each * devices * G
 
@@ -209,7 +212,7 @@ class RuleDevice:
                 full = np.concatenate([part, np.repeat(part[-1:], tiles * G - len(part), axis=0)])
                 yield first, full.reshape(tiles, G, -1)
 
-        dispatches = Dispatches(programs.mesh, clock, T)
+        dispatches = Dispatches(programs.mesh, clock, T, ahead)
         for dispatch in dispatches.run(run, (programs.params, pool, who), work(), threads=threads):
             first, (bits, lost) = dispatch.asked, dispatch.read()
             part = bits.reshape(-1, words)
@@ -222,16 +225,16 @@ class RuleDevice:
         self, space: PerturbationSpace, pool: Pool, A: int, pulls: int, draws: int, L: int
     ) -> tuple[ProgramRecipe, int]:
         """(recipe of the program, number of its dispatches) for pulls of `draws` draws with headers
-        of L numbers; A: answers of the model.
+        of L numbers; A: outputs of the model.
         """
         programs, (F, c) = self._programs, pool.donors.shape[1:]
         pull = PullShape(programs.sizes.tile.instance_shape, self.rows_per_call, draws)
         _, each, T = self._cut(pulls, pull.pulls)
         count, place, dtype = programs.sizes.instances, programs.same, programs.donors.dtype
         ranges = shape(place, count, F)
-        rows, own = (shape(place, count, *dims, dtype=dtype) for dims in ((F, c), (A,)))
-        who = Subjects(rows, ranges, ranges, own)
-        held = Pool(*(shape(place, *one.shape, dtype=one.dtype) for one in pool))
+        rows, reference = (shape(place, count, *dims, dtype=dtype) for dims in ((F, c), (A,)))
+        who = Subjects(rows, ranges, ranges, reference)
+        held = Pool(*(shape(place, *array.shape, dtype=array.dtype) for array in pool))
         calls = -(-pulls // (each * programs.mesh.size * pull.pulls))
         return self._recipe(space, pull, T, held, who, L), calls
 
@@ -239,7 +242,7 @@ class RuleDevice:
         """(dispatches that are one call of the model, tiles of a device in each, T)."""
         devices = self._programs.mesh.size
         needed = -(-pulls // (G * devices))  # tiles of a device
-        # A question of some length is cut for the threads, and once more where it is very long.
+        # A longer query is split over the threads, and again if it is very long.
         threads = THREADS if needed > LADDER[0] else 1
         pieces = max(threads, -(-needed // LADDER[-1]))
         each = -(-needed // pieces)
@@ -251,7 +254,7 @@ class RuleDevice:
         return self._held[1]
 
     def _subjects(self, subjects: Subjects) -> Any:
-        """The instances, as many rows as every call has."""
+        """The instances, padded to the same number for every call."""
         if self._who is None or self._who[0] is not subjects:
             count, dtype = self._programs.sizes.instances, self._programs.donors.dtype
 
@@ -284,7 +287,7 @@ class RuleDevice:
 
 @dataclass(frozen=True)
 class PullChunk:
-    """The pulls of one call, as the host loop takes a piece."""
+    """The pulls of one call, as a piece of the host loop."""
 
     first_row: int
     rows: int
@@ -297,27 +300,27 @@ class PullChunk:
 
 
 class RuleHost:
-    """Runs pulls through a host model."""
+    """Runs pulls through a host model, or few pulls through any model."""
 
     def __init__(self, backend: HostBackend, score: Score) -> None:
         self._backend, self._score = backend, score
         self.rows_per_call = backend.rows_per_call  # R
-        self.first = 0  # which row of X instance 0 is, for messages
+        self.first = 0  # the row of X of instance 0, for messages
 
     def bits(
         self, space: PerturbationSpace, pool: Pool, subjects: Subjects, pulls: Pulls
     ) -> tuple[np.ndarray, int]:
-        """(bits uint32 [M, ceil(p / 32)], the first pull with a bad answer or -1)."""
+        """(bits uint32 [M, ceil(p / 32)], the first pull with an invalid output or -1)."""
         p, M = pulls.draws, len(pulls.header)
-        # Few sizes compile; a call has no more pulls than the round.
-        G = max(1, min(self.rows_per_call // p, 1 << (M - 1).bit_length()))
-        draw = self._program(space, pool, subjects, G, p, pulls.header.shape[1])
-        own = np.asarray(subjects.own, np.float64)
+        # Few sizes compile; a call has at most the pulls of the round.
+        G = max(1, min(self._backend.rows_together // p, 1 << (M - 1).bit_length()))
+        draw = self._drawer(space, pool, subjects, G, p, pulls.header.shape[1])
+        reference = np.asarray(subjects.own, np.float64)
 
-        def drawn(piece: PullChunk) -> jax.Array:
+        def drawn(piece: PullChunk) -> Any:
             full = np.repeat(piece.pulls[-1:], G, axis=0)
             full[: len(piece.pulls)] = piece.pulls
-            return draw(pool, subjects, full)
+            return draw(full)
 
         pieces = (
             PullChunk(first * p, len(pulls.header[first : first + G]) * p, pulls.header[first:][:G])
@@ -330,28 +333,32 @@ class RuleHost:
 
         for piece, answers in self._backend.answered(drawn, pieces, whose):
             who = np.repeat(piece.pulls[:, 0], p)
-            scores = np.asarray(self._score(answers, own[who]))[:, 0]
+            scores = np.asarray(self._score(answers, reference[who]))[:, 0]
             lost = np.flatnonzero(~np.isfinite(scores))
             if len(lost):
                 bad = (piece.first_row + int(lost[0])) // p
             parts.append(player_words((scores > 0.5).reshape(-1, p)))
         return np.concatenate(parts), bad
 
-    def _program(
+    def _drawer(
         self, space: PerturbationSpace, pool: Pool, subjects: Subjects, G: int, p: int, L: int
-    ) -> Any:
-        known = counted(jax.default_backend())  # the arguments are the host's
+    ) -> Callable[[np.ndarray], Any]:
+        """The function that makes the rows of G pulls, on the first device of the run or in
+        NumPy."""
+        if isinstance(self._backend, SmallBackend):
+            return lambda batch: perturbed(space, pool, subjects, batch, p, xp=np).reshape(
+                len(batch) * p, -1
+            )
+        device = self._backend.device
+        known = counted(device.platform)
+        # Outputs are float64 on the host; the program that makes rows does not read them.
+        subjects = subjects._replace(own=np.zeros(subjects.own.shape, np.float32))
+        held = jax.device_put((pool, subjects), device)
 
         def rows(pool: Any, subjects: Any, pulls: Any) -> jax.Array:
-            some = perturbed(space, pool, subjects, pulls, p, known)
-            return some.reshape(G * p, -1)
+            made = perturbed(space, pool, subjects, pulls, p, known)
+            return made.reshape(G * p, -1)
 
-        subjects = subjects._replace(own=np.zeros(subjects.own.shape, np.float32))
-        arguments = (pool, subjects, jax.ShapeDtypeStruct((G, L), jnp.int32))
+        arguments = (*held, shape(SingleDeviceSharding(device), G, L))
         recipe = ProgramRecipe(("draw pulls", space, p), rows, arguments, what="a draw of pulls")
-        return partial(_without_own, self._backend.compiled.program(recipe))
-
-
-def _without_own(program: Any, pool: Pool, subjects: Subjects, pulls: np.ndarray) -> Any:
-    """Answers are float64 on the host; the program that draws rows does not read them."""
-    return program(pool, subjects._replace(own=np.zeros(subjects.own.shape, np.float32)), pulls)
+        return partial(self._backend.compiled.program(recipe), *held)

@@ -1,8 +1,8 @@
-"""The user's own perturbation space: a sampler, asked for all rows of a round at once.
+"""The user's own perturbation space: a sampler, called for all rows of a round at once.
 
 sampler(X [M, *F], kept bool [M, P], u float64 [M, P]) -> rows [M, *F]: row m is drawn around X[m]
-with the players `kept[m]` kept, made of the uniform numbers u[m] and of nothing else random. These
-are a hash of (seed, the instance's bytes, the rule, draw), so that neighbours change nothing.
+with the players `kept[m]` kept, using u[m] as the only source of randomness. These uniform numbers
+are a hash of (seed, the instance's bytes, the rule, draw), so they do not depend on other rows.
 
 Letters: N instances, P players (columns, unless grouped), Q questions, M rows, A answers.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.process import in_order
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.host import named_rows
+from xaijax.games.engine.loop import named_rows
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.bins import Bins
 from xaijax.games.rules.game import Cover, one_word
@@ -32,11 +32,11 @@ from xaijax.tables.table import FloatTable, read_by
 from xaijax_kernels.rules.beam import rule_keys
 from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, keys_of
 
-ROWS = 1 << 15  # drawn together
+ROWS = 1 << 15  # rows drawn together
 
 
 class SampledGame:
-    """The rules of some instances in a sampler's space; asked as `game.RuleGame` is."""
+    """The rules of some instances in a sampler's space; with the methods of `game.RuleGame`."""
 
     def __init__(
         self,
@@ -49,15 +49,17 @@ class SampledGame:
         coverage_samples: int,
         rows: Any,
         first: int = 0,
+        coalitions: Callable[[int], int] | None = None,
     ) -> None:
-        """bins: None if predicates are not about bins, and there is no coverage.
+        """bins: None if predicates do not refer to bins, and there is no coverage.
 
-        first: which row of X the first is, for messages.
+        first: which row of X the first is, for messages; coalitions: as `GameRun.coalitions`.
         """
         self.evaluator, self._score, self._sampler = evaluator, score, sampler
         self.read_bins, self._players, self._seed = bins, players, seed
         self._table, self.rows = read_by(evaluator.engine.replacement.table), rows
         self.questions = GameRun(evaluator, rows, first=first)
+        self.questions.coalitions = coalitions
         self.prints = fingerprints(rows)
         N = len(rows_of(rows))
         shorten_tiles(self.questions)
@@ -69,7 +71,7 @@ class SampledGame:
             self._owner = sampler.owner(donors.table.codes_per_column, first, N)
             self._others = sampler.others(self.questions.table, rows, donors)
         self.bins = None if bins is None else bins.of(rows)
-        self.low = self.high = self.bins  # a rule keeps x's bin, never more
+        self.low = self.high = self.bins  # a rule keeps x's bin only
         self.cover = None if bins is None else self._covered(coverage_samples)
         self._loop: RuleDevice | None = None
 
@@ -86,8 +88,8 @@ class SampledGame:
     def allowed(self) -> np.ndarray:
         """Players that may be in an instance's rule; bool [N, P]."""
         if isinstance(self._sampler, PlayerSpace):
-            own, first = self.questions.codes, self.questions.first
-            return self._sampler.matters(own, self._owner, self._others, first)
+            codes, first = self.questions.codes, self.questions.first
+            return self._sampler.matters(codes, self._owner, self._others, first)
         return np.ones((self.N, self.F), bool)
 
     def hits(
@@ -108,25 +110,25 @@ class SampledGame:
         return np.bincount(question, agrees, minlength=len(draws)).astype(np.int64)
 
     def _agrees(
-        self, who: np.ndarray, kept: np.ndarray, keys: np.ndarray, draw: np.ndarray
+        self, who: np.ndarray, rules: np.ndarray, keys: np.ndarray, draw: np.ndarray
     ) -> np.ndarray:
         """Whether the model agrees for draws around the instances `who`; bool [M]."""
         if not isinstance(self._sampler, PlayerSpace):
-            return self._asked(self._drawn(who, kept, keys, draw), who)
+            return self._asked(self._drawn(who, rules, keys, draw), who)
         u = uniforms(self._seed, self.prints[who], keys, draw, self.F)
         owner = self._owner if self._owner.ndim == 1 else self._owner[who]
-        own = self.questions.codes[who]
-        codes = self._sampler.drawn(own, owner, self._others, who, kept, u)
+        around = self.questions.codes[who]
+        codes = self._sampler.drawn(around, owner, self._others, who, rules, u)
         if self.evaluator.engine.model.backend == "jax":
             return self._scored(self._by_device(codes, who), who)
         return self._scored(self._by_host(self._others.table.asked(codes), who), who)
 
-    def _drawn(self, who: np.ndarray, kept: np.ndarray, keys: np.ndarray, draw: np.ndarray) -> Any:
+    def _drawn(self, who: np.ndarray, rules: np.ndarray, keys: np.ndarray, draw: np.ndarray) -> Any:
         """Rows of the sampler, checked."""
         u = uniforms(self._seed, self.prints[who], keys, draw, self.F)
         around = rows_of(self.rows).take(who, counted=True)
         assert not isinstance(self._sampler, PlayerSpace)
-        made = self._sampler(around, kept.copy(), u)
+        made = self._sampler(around, rules.copy(), u)
         if not hasattr(made, "__len__"):
             raise InputTypeError(
                 f"perturbation: the sampler must return rows, got {type(made).__name__}."
@@ -141,10 +143,10 @@ class SampledGame:
         )
         if isinstance(table := self.questions.table, FloatTable):
             rows = table.like(rows, "what the sampler of perturbation= made")
-        self._refuse_broken(rows, who, kept)
+        self._refuse_broken(rows, who, rules)
         return rows
 
-    def _refuse_broken(self, rows: Any, who: np.ndarray, kept: np.ndarray) -> None:
+    def _refuse_broken(self, rows: Any, who: np.ndarray, rules: np.ndarray) -> None:
         """Raises InputError if the sampler did not keep what the rule keeps."""
         assert isinstance(self._players, Players)
         if self.read_bins is not None:
@@ -152,12 +154,12 @@ class SampledGame:
             changed = self.read_bins.of(rows) != self.bins[who]
         else:
             flat = rows_of(rows).matrix().reshape(len(who), -1)
-            own = rows_of(self.rows).matrix().reshape(self.N, -1)[who]
-            moved = flat != own
+            unchanged = rows_of(self.rows).matrix().reshape(self.N, -1)[who]
+            moved = flat != unchanged
             order = np.argsort(self._players.of_column, kind="stable")
             starts = np.searchsorted(self._players.of_column[order], np.arange(self.F))
             changed = np.logical_or.reduceat(moved[:, order], starts, axis=1)
-        broken = np.argwhere(changed & kept)
+        broken = np.argwhere(changed & rules)
         if len(broken):
             m, f = broken[0]
             row = int(who[m]) + self.questions.first
@@ -170,18 +172,18 @@ class SampledGame:
     def _asked(self, rows: Any, who: np.ndarray) -> np.ndarray:
         """Whether the model agrees; bool [M]."""
         codes = None
-        # Unless a translation is left for these rows.
+        # Unless a translation is dropped for these rows.
         if self.evaluator.engine.model.backend == "jax":
             codes = self.evaluator.encoded(rows)[1]
-        if not self.evaluator.engine.on_host:
+        if not self.evaluator.engine.uses_host:
             return self._scored(self._by_device(codes, who), who)
-        if rows_of(rows).kind == "tree":  # which the engine asks by codes
+        if rows_of(rows).kind == "tree":  # which the engine calls by codes
             table, codes = self._table.encode(rows)
             rows = table.asked(codes)
         return self._scored(self._by_host(rows, who), who)
 
     def _scored(self, scores: np.ndarray, who: np.ndarray) -> np.ndarray:
-        """Whether the scores [M] of draws around the instances `who` say "agrees"."""
+        """Whether the scores [M] of draws around the instances `who` mean agreement."""
         if not np.isfinite(scores).all() and self.evaluator.engine.model.nonfinite != "propagate":
             n = int(who[np.flatnonzero(~np.isfinite(scores))[0]]) + self.questions.first
             raise ModelOutputError(
@@ -196,13 +198,13 @@ class SampledGame:
 
         def ask(first: int) -> np.ndarray:
             places = np.arange(first, min(first + call, M))
-            some = rows_of(rows).take(places, counted=True)
+            chunk = rows_of(rows).take(places, counted=True)
             try:
                 model = self.evaluator.engine.model
-                return answer_host(model, some, first, self.own.shape[1])
+                return answer_host(model, chunk, first, self.own.shape[1])
             except Exception as error:
-                own = named_rows(who[first : first + call] + self.questions.first)
-                error.add_note(f"xaijax: these are drawn around X {own}")
+                names = named_rows(who[first : first + call] + self.questions.first)
+                error.add_note(f"xaijax: these are drawn around X {names}")
                 raise
 
         calls = range(0, M, call)
@@ -211,7 +213,11 @@ class SampledGame:
         return self._score(answers, self.own[who])[:, 0]
 
     def _by_device(self, codes: Any, who: np.ndarray) -> np.ndarray:
-        """The same by tiles: the rows [M, C] are the donors, and no column is kept."""
+        """`_asked` by a program: in its tiles the rows [M, C] are the donors, and nothing is
+        kept."""
+        if self._loop is None and self.questions.probe_small():
+            small: Any = self.questions.backend()
+            return self._score(small.by_program(codes), self.own[who])[:, 0]
         if self._loop is None:
             backend: Any = self.questions.backend()
             self._loop = RuleDevice(backend.programs, self._score)
@@ -223,10 +229,10 @@ class SampledGame:
         M, columns = len(codes), self.questions.codes.shape[1]
         donors = np.zeros((ROWS, columns, 1), self.questions.codes.dtype)
         donors[:M, :, 0] = codes
-        one = np.zeros((1, 1), np.int32)
+        zero = np.zeros((1, 1), np.int32)
         chance = np.ones((1, 1), np.float32)
         listed = np.arange(ROWS, dtype=np.int32)
-        pool = Pool(donors, listed, one, one, one, one, chance, one)
+        pool = Pool(donors, listed, zero, zero, zero, zero, chance, zero)
         header = np.full((M, 5), -1, np.int32)
         header[:, 0], header[:, 1:3], header[:, 3] = who, 0, np.arange(M)
         pulls = Pulls(header, np.arange(M), np.ones(M, np.int64), 1)
@@ -239,20 +245,20 @@ class SampledGame:
         return out
 
     def _covered(self, samples: int) -> Cover:
-        """Coverage from draws in which nothing is kept, of each instance's own."""
+        """Coverage from each instance's own draws with nothing kept."""
         assert self.read_bins is not None and self.bins is not None
-        found = np.empty((self.N, samples, self.F), np.int32)
+        bins = np.empty((self.N, samples, self.F), np.int32)
         who = np.repeat(np.arange(self.N), samples)
         draw = np.tile(np.arange(samples), self.N)
-        flat = found.reshape(-1, self.F)
+        flat = bins.reshape(-1, self.F)
         for at in range(0, len(who), ROWS):
             part = slice(at, at + ROWS)
             n = len(who[part])
-            # Draws of no rule: their key is one that no rule has.
+            # Draws without a rule have a key that no rule has.
             keys = np.full(n, 0xC0FFEE, np.uint64)
             rows = self._drawn(who[part], np.zeros((n, self.F), bool), keys, draw[part])
             flat[part] = self.read_bins.of(rows)
-        return Cover(found, self.bins, np.full(samples, 1 / samples))
+        return Cover(bins, self.bins, np.full(samples, 1 / samples))
 
 
 def uniforms(

@@ -8,7 +8,7 @@
 | joint | kept columns together from a random row that satisfies A, the rest from another row |
 | conditional | a random row that satisfies A |
 
-A new space is a class here, and in `SPACES`. Coverage is in all of them the weighted share of data
+A new space is a class here, and in `SPACES`. In all spaces coverage is the weighted share of data
 rows that satisfy A.
 
 Letters: B donors, F columns, D listed draws, V bins, S shares.
@@ -28,14 +28,14 @@ from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.rules.bins import Bins
 from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, alias_table
 
-MOST_LISTED = 1 << 16  # draws of an exact average that has more draws than donors
+MOST_LISTED = 1 << 16  # most draws of an exact average with more draws than donors
 
 
 @dataclass(frozen=True)
 class Perturbation:
     """A space over one pool of donors.
 
-    A kind of space sets what is in capitals below, and overrides the methods that differ.
+    A kind of space sets the attributes in capitals below, and overrides the methods that differ.
     """
 
     replacement: Replacement
@@ -45,9 +45,9 @@ class Perturbation:
 
     NAME: ClassVar[str]
     OF_ROWS: ClassVar[bool] = False  # kept columns come together, from a row that satisfies A
-    ASKS_DATA: ClassVar[bool] = False  # its rows are data rows as they are
-    KEEPS_OWN: ClassVar[bool] = False  # kept columns have x's own values, in whatever bins
-    KEEPS_DONORS: ClassVar[bool] = False  # a donor that has what A keeps stays as it is
+    ASKS_DATA: ClassVar[bool] = False  # its rows are unchanged data rows
+    KEEPS_OWN: ClassVar[bool] = False  # kept columns have x's own values, in any bins
+    KEEPS_DONORS: ClassVar[bool] = False  # a donor that satisfies A stays unchanged
     STAYS: ClassVar[bool] = False  # a donor's value in x's bin stays
     SHARED: ClassVar[bool] = False  # all rules could share one table of draws
 
@@ -66,8 +66,8 @@ class Perturbation:
         """Which columns have bins of several values; bool [F]."""
         return np.array(
             [
-                one.edges is not None or one.interval is not None or len(one.members or ()) > 1
-                for one in self.bins.columns
+                col.edges is not None or col.interval is not None or len(col.members or ()) > 1
+                for col in self.bins.columns
             ],
             bool,
         )
@@ -79,7 +79,7 @@ class Perturbation:
 
     @property
     def finite(self) -> str | None:
-        """ "exact" where D(z | A) is a finite average, "table" where draws can be shared."""
+        """ "exact" if D(z | A) is a finite average, "table" if draws can be shared."""
         return "exact"
 
     @property
@@ -88,7 +88,7 @@ class Perturbation:
         return self.B
 
     def refuse_exact(self) -> None:
-        """Raises EnumerationLimitError if an exact average is requested and there is none."""
+        """Raises EnumerationLimitError if an exact average is not available."""
         if self.finite == "exact":
             return
         if self.draws_in_bins:
@@ -109,7 +109,7 @@ class Perturbation:
         return f"{MOST_LISTED:,}"
 
     def refuse_table(self) -> None:
-        """Raises if there is no table of draws that all rules could share."""
+        """Raises if there is no table of draws for all rules."""
         if not self.SHARED:
             raise EnumerationLimitError(
                 f"search='table' is for perturbation='row_bin' and 'flip'; {self.NAME!r} has no "
@@ -117,21 +117,21 @@ class Perturbation:
             )
 
     def needs_support(self) -> np.ndarray:
-        """Columns in whose bin of x there must be data; bool [F]."""
+        """Columns in which x's bin must contain data; bool [F]."""
         F = len(self.bins.columns)
         if self.OF_ROWS:
             return np.ones(F, bool)
         return self.binned if self.draws_in_bins else np.zeros(F, bool)
 
     def ranges(self) -> np.ndarray:
-        """Columns for which a rule may keep a range of bins, not x's alone; bool [F]."""
-        # x's own value would be all that a range is tested at; and the tables by which values are
-        # drawn by weight are of one bin each.
+        """Columns for which a rule may keep a range of bins, not only x's; bool [F]."""
+        # Otherwise a range would be tested at x's own value only; and the tables for drawing values
+        # by weight cover one bin each.
         alone = self.KEEPS_OWN or (self.draws_in_bins and self.space("draws").weighted)
-        return np.array([one.edges is not None and not alone for one in self.bins.columns], bool)
+        return np.array([col.edges is not None and not alone for col in self.bins.columns], bool)
 
     def space(self, search: str) -> PerturbationSpace:
-        """What the kernel draws; search: "exact", "table", or one that samples."""
+        """The kernel's space; search: "exact", "table", or one that samples."""
         weighted = bool(np.ptp(self.weights) > 0)
         keeps = "bin" if self.draws_in_bins else "own"
         listed = search in ("exact", "table")
@@ -144,43 +144,44 @@ class Perturbation:
             return self._in_turn(), np.full(self.table_rows, 1 / self.table_rows)
         if search == "exact":
             return self._enumerated()
-        return np.arange(self.B, dtype=np.int32), self.weights  # a draw says its donor
+        return np.arange(self.B, dtype=np.int32), self.weights  # a draw determines its donor
 
     def _enumerated(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same of an exact average."""
+        """`listed` for an exact average."""
         return np.arange(self.B, dtype=np.int32), self.weights
 
     def shares(self, search: str, donors: np.ndarray) -> np.ndarray:
-        """Which listed draws are made of a share of the donors alone; bool [D, S] of [B, S]."""
+        """Which listed draws use only donors of each share; bool [D, S] from [B, S]."""
         return donors[self.listed(search)[0]]
 
     def _in_turn(self) -> np.ndarray:
-        """Donors of a table: each floor or ceil of (its weight x rows) times, in their order."""
-        ends = np.cumsum(self.weights)
+        """Donors of a table: each occurs floor or ceil of (its weight x rows) times, in their
+        order."""
+        cumulative = np.cumsum(self.weights)
         at = (np.arange(self.table_rows) + 0.5) / self.table_rows
-        found = np.searchsorted(ends / ends[-1], at, side="right")
-        return np.minimum(found, self.B - 1).astype(np.int32)
+        places = np.searchsorted(cumulative / cumulative[-1], at, side="right")
+        return np.minimum(places, self.B - 1).astype(np.int32)
 
     def pool(self, search: str, bins: np.ndarray) -> Pool:
         """The arrays of the kernel; bins int32 [B, F] of the donors."""
         F, B = bins.shape[1], self.B
-        V = max((one.count for one in self.bins.columns), default=1)
+        V = max((col.count for col in self.bins.columns), default=1)
         codes = self.replacement.for_loops
         per = codes.shape[1] // F
         members = np.argsort(bins, axis=0, kind="stable").T.astype(np.int32)
         sorted_ = np.take_along_axis(bins, members.T.astype(np.int64), axis=0).T  # [F, B]
         levels = np.arange(V)
-        start = np.stack([np.searchsorted(one, levels) for one in sorted_]).astype(np.int32)
-        count = np.stack([np.bincount(one, minlength=V) for one in sorted_]).astype(np.int32)
+        start = np.stack([np.searchsorted(col, levels) for col in sorted_]).astype(np.int32)
+        count = np.stack([np.bincount(col, minlength=V) for col in sorted_]).astype(np.int32)
         chance = np.ones((F + 1, B), np.float32)
         alias = np.tile(np.arange(B, dtype=np.int32), (F + 1, 1))
         if self.space(search).weighted:
             chance[F], alias[F] = alias_table(self.weights)
             for f in range(F):
-                own = self.weights[members[f]]
+                weights = self.weights[members[f]]
                 for v in np.flatnonzero(count[f]):
                     part = slice(start[f, v], start[f, v] + count[f, v])
-                    chance[f, part], alias[f, part] = alias_table(own[part])
+                    chance[f, part], alias[f, part] = alias_table(weights[part])
                     alias[f, part] += start[f, v]
         donors = codes.reshape(B, F, per)
         listed = self.listed(search)[0]
@@ -225,14 +226,14 @@ class _InBins(Perturbation):
 
 
 class RowBin(_InBins):
-    """A random row; a kept column stays where it is in x's bin, else a draw from the bin."""
+    """A random row; a kept column stays if it is in x's bin, otherwise it is drawn from the bin."""
 
     NAME = "row_bin"
     KEEPS_DONORS = STAYS = True
 
     @property
     def finite(self) -> str | None:
-        """ "table" where kept columns are drawn."""
+        """ "table" if kept columns are drawn."""
         return "table" if self.draws_in_bins else "exact"
 
 
@@ -255,7 +256,7 @@ class Flip(_InBins):
         return self.B << len(self.bins.columns)
 
     def space(self, search: str) -> PerturbationSpace:
-        """What the kernel draws: every mask of flips, or each column's flip by chance."""
+        """The kernel's space: every mask of flips, or each column flipped at random."""
         masks = search == "exact"
         takes = None if masks else min(round(self.flip_probability * 2**32), 2**32 - 1)
         return replace(super().space(search), masks=masks, takes=takes)
@@ -264,8 +265,8 @@ class Flip(_InBins):
         F, p = len(self.bins.columns), self.flip_probability
         size = np.bitwise_count(np.arange(1 << F, dtype=np.uint64)).astype(float)
         chance = p**size * (1 - p) ** (F - size)
-        own = np.arange(self.B, dtype=np.int32)
-        return np.tile(own, 1 << F), np.outer(chance, self.weights).ravel()
+        donors = np.arange(self.B, dtype=np.int32)
+        return np.tile(donors, 1 << F), np.outer(chance, self.weights).ravel()
 
 
 class Joint(Perturbation):
@@ -276,7 +277,7 @@ class Joint(Perturbation):
 
     @property
     def finite(self) -> str | None:
-        """ "exact" where pairs of donors are few."""
+        """ "exact" if pairs of donors are few."""
         return "exact" if self.rows_of_rule <= MOST_LISTED else None
 
     @property
@@ -289,16 +290,16 @@ class Joint(Perturbation):
         return f"{MOST_LISTED:,} ({math.isqrt(MOST_LISTED)} data rows, each with each)"
 
     def space(self, search: str) -> PerturbationSpace:
-        """What the kernel draws: kept columns of one donor, the others of another."""
+        """The kernel's space: kept columns of one donor, the others of another."""
         return PerturbationSpace(len(self.bins.columns), "donor", listed=True)
 
     def _enumerated(self) -> tuple[np.ndarray, np.ndarray]:
         # Draw j B + i: kept columns of donor j, the others of donor i.
-        own = np.arange(self.B, dtype=np.int32)
-        return np.tile(own, self.B), np.outer(self.weights, self.weights).ravel()
+        donors = np.arange(self.B, dtype=np.int32)
+        return np.tile(donors, self.B), np.outer(self.weights, self.weights).ravel()
 
     def shares(self, search: str, donors: np.ndarray) -> np.ndarray:
-        """Draws both of whose donors are of the share."""
+        """Draws whose donors both belong to the share."""
         return super().shares(search, donors) & np.repeat(donors, self.B, axis=0)
 
 

@@ -1,8 +1,8 @@
-"""Semivalues of instances that differ from every donor in every player, by tables of mean scores.
+"""Computes semivalues of instances that differ from every donor in every player, by mean scores.
 
-Continuous columns are like this. The model's structure gives all sub-coalitions of a pair, and
-their mean over donors is taken on the device (`structures/averaged.py`), so that only one table an
-instance is turned into semivalues: here, in float64.
+This is the case for continuous columns. The model's structure evaluates all sub-coalitions of a
+pair, and the device averages them over donors (`structures/averaged.py`). One table per instance is
+then turned into semivalues here, in float64.
 
 Letters: n instances, B donors, P players, K scores, S donors of a block, T tiles of a dispatch.
 """
@@ -24,7 +24,7 @@ from xaijax.games.engine.loop import Done
 from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
 from xaijax.games.run import GameRun
-from xaijax.games.strategies.totals import Stretch, Totals, Weights
+from xaijax.games.strategies.totals import Chunk, Totals, Weights
 from xaijax_kernels.engine.tiles import platform_of
 from xaijax_kernels.sizes import (
     MOST_DONORS,
@@ -38,7 +38,7 @@ from xaijax_kernels.sizes import (
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
 from xaijax_kernels.structures.base import shapes_of
 
-FEWEST_DONORS = 4  # of fewer there is little to average
+FEWEST_DONORS = 4  # with fewer there is little to average
 FILLED = 8  # blocks may have an eighth more donors than there are
 
 
@@ -48,44 +48,46 @@ class ByAveragedTables:
     def __init__(self, run: GameRun, weights: Weights) -> None:
         self._run, self._weights = run, weights
 
-    def takes(self, stretch: Stretch) -> np.ndarray:
+    def takes(self, chunk: Chunk) -> np.ndarray:
         """The instances that differ from every donor in every player; bool [n]."""
-        assert stretch.differs is not None
-        whole = stretch.differs.all(axis=(1, 2))
-        program = self._averaged(stretch.backend) if whole.any() else None
+        assert chunk.differs is not None
+        whole = chunk.differs.all(axis=(1, 2))
+        program = self._averaged(chunk.backend) if whole.any() else None
         # A plan compiles nothing, and takes it that a dispatch fits.
-        fits = program is not None and program.holds and (not self._run.asks or program.compiles)
+        fits = (
+            program is not None and program.holds and (not self._run.asks or program.compile_all())
+        )
         return whole if fits else np.zeros_like(whole)
 
-    def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
-        """Puts the sums of the instances at `places` into `own`; bool, those that were put. An
-        instance whose scores are bad is not: its pairs say which.
+    def add(self, chunk: Chunk, places: np.ndarray, totals: Totals) -> np.ndarray:
+        """Writes the sums of the instances at `places` into `totals`; bool, those written.
+        Instances with invalid scores are left to the pairs, which name the hybrid.
         """
-        program, run = self._averaged(stretch.backend), self._run
+        program, run = self._averaged(chunk.backend), self._run
         assert program is not None
-        part, count = own.like(len(places)), run.count
-        well = program.add(run.codes[stretch.here[places]], self._weights, part, run.report)
-        own.put(places[well], part, well)
+        part, count = totals.like(len(places)), run.count
+        well = program.add(run.codes[chunk.here[places]], self._weights, part, run.report)
+        totals.put(places[well], part, well)
         count.distinct += int(well.sum()) * program.asked
         count.padded += len(places) * program.padded - int(well.sum()) * program.asked
         return well
 
-    def cost(self, stretch: Stretch, places: np.ndarray) -> None:
+    def cost(self, chunk: Chunk, places: np.ndarray) -> None:
         """Adds what `add` asks for to the run's cost."""
-        program, cost = self._averaged(stretch.backend), self._run.cost
+        program, cost = self._averaged(chunk.backend), self._run.cost
         assert program is not None
-        background = stretch.backend.held["background"] + program.donor_bytes
-        cost.hold(background=background, results=program.result_bytes)
-        cost.add_rows(stretch.here[places], program.asked)
+        background = chunk.backend.held["background"] + program.donor_bytes
+        cost.reserve(background=background, results=program.result_bytes)
+        cost.add_rows(chunk.here[places], program.asked)
         recipe, *before = program.recipes(len(places))
         cost.add_calls(program.calls(len(places)), recipe)
         cost.add_runs(1, *before)
 
     def _averaged(self, backend: Any) -> Averaged | None:
         """The donors and the program; None if donors are not averaged."""
-        if not isinstance(backend, DeviceBackend):
+        if not isinstance(backend, DeviceBackend) or self._run.engine.fixed:
             return None
-        return _averaged(self._run.engine, backend)  # another backend where the tile was halved
+        return _averaged(self._run.engine, backend)  # another backend if the tile was halved
 
 
 @once
@@ -98,7 +100,7 @@ def _averaged(engine: Engine, backend: DeviceBackend) -> Averaged | None:
 def _shape(engine: Engine, backend: DeviceBackend, platform: str) -> MeansShape | None:
     tile, P, B = backend.sizes.tile, engine.players.count, engine.replacement.count
     score = engine.score
-    # The largest shares of classes are no shares: they say nothing of the sum of each answer's.
+    # Maximum and minimum over probabilities say nothing about the sum of each row.
     if B < FEWEST_DONORS or 1 << P > tile.rows or (score is not None and score.distribution):
         return None
     if platform != "cpu":
@@ -114,33 +116,33 @@ def _shape(engine: Engine, backend: DeviceBackend, platform: str) -> MeansShape 
         return None
     blocks = -(-B // S)
     segments = -(-blocks // max(1, ROWS_OF_MEANS // (S << P)))
-    # What fills a segment up is not asked.
+    # The padding of a segment is not evaluated.
     return MeansShape(P, S, bucket(-(-blocks // segments)), tile.outputs, tile.dtype)
 
 
 @dataclass
 class HeldDonors:
-    """Donors on the devices. They do not depend on the number of instances: programs for more of
-    them share what an explainer's first ones hold.
+    """Donors on the devices. They do not depend on the number of instances, so programs for more
+    instances share the arrays of the first.
     """
 
-    rows: Any  # [R, F], what fills the last segment up included
-    own: np.ndarray  # float64 [segments, D, S], their weights; equal ones are ones, exactly
-    weights: Any  # the same as the program takes them
-    taken: Any = None  # [segments, D, S, ..], as the program takes them; None: not made yet
+    rows: Any  # [R, F], including the padding of the last segment
+    own: np.ndarray  # float64 [segments, D, S], their weights; equal weights are exactly one
+    weights: Any  # the weights in the program's dtype
+    taken: Any = None  # [segments, D, S, ..], in the program's form; None: not made yet
 
 
 def _held_donors(engine: Engine, programs: Programs, split: tuple[int, int, int]) -> HeldDonors:
     """The donors of an explainer, put on the devices the first time."""
-    if split in programs.kept:
-        return programs.kept[split]
-    donors, given = engine.replacement.codes, engine.replacement.weights
-    missing = int(np.prod(split)) - len(given)
+    if split in programs.cache:
+        return programs.cache[split]
+    donors, weights = engine.replacement.codes, engine.replacement.weights
+    missing = int(np.prod(split)) - len(weights)
     donors = np.pad(donors, ((0, missing), (0, 0)), mode="edge")
-    own = np.pad(given / given.max(), (0, missing)).reshape(split)
+    scaled = np.pad(weights / weights.max(), (0, missing)).reshape(split)
     same = programs.same
-    held = HeldDonors(put(donors, same), own, put(own.astype(donors.dtype), same))
-    return programs.kept.setdefault(split, held)
+    held = HeldDonors(put(donors, same), scaled, put(scaled.astype(donors.dtype), same))
+    return programs.cache.setdefault(split, held)
 
 
 class Averaged:
@@ -151,29 +153,32 @@ class Averaged:
     ) -> None:
         self._programs, self._P = programs, shape.P
         self._platform, self._counted = platform, counted(platform)
-        given = engine.replacement.weights
-        self._B = B = len(given)
+        weights = engine.replacement.weights
+        self._B = B = len(weights)
         per_segment = shape.donors * shape.blocks
         self._segments = -(-B // per_segment)
         split = (self._segments, shape.blocks, shape.donors)
-        self._scale = given.max()
+        self._scale = weights.max()
         self._split, self.shape = split, shape
         self._held = _held_donors(engine, programs, split)
         self._rows, self._weights = self._held.rows, self._held.weights
         self._totals = self._held.own.sum(axis=(1, 2))
-        self._blocks = [  # of each segment, that are asked
+        self._blocks = [  # blocks of each segment that are used
             min(shape.blocks, -(-(B - first) // shape.donors)) for first in range(0, B, per_segment)
         ]
-        # Rows of an instance, with what fills the last block up.
+        # Rows of an instance, including the padding of the last block.
         self.padded = sum(self._blocks) * shape.donors << shape.P
         self.asked = B << shape.P
-        self._table = shape.subsets * shape.outputs * 8  # in float64, or a sum and what it lost
+        # in float64, or a sum and its rounding error
+        self._table = shape.subsets * shape.outputs * 8
         self._most = engine.memory.fits("results", self._table)  # instances at a time
-        self._made: dict[int, Any] = {}  # programs by their tiles
+        self._recipes: dict[int, ProgramRecipe] = {}  # by the tiles of a dispatch
+        self._made: dict[int, Any] = {}  # programs of these
+        self._compiled: bool | None = None  # see `compile_all`
         self._tiles = self._dealt(max(1, min(TILES_OF_MEANS, self._most // (LOOK_AHEAD + 1))))
         self.shape = replace(shape, prepared=self._prepares(engine))
-        # If two dispatches run at the same time they are made alike, or one core waits for the
-        # other; where the turns of a loop must be known, all tiles that there is room for are made.
+        # Two simultaneous dispatches get the same size, otherwise one core waits for the other. If
+        # the trip count of a loop must be known, all tiles are computed.
         self._alike = 1 if self._counted else THREADS
 
     @property
@@ -183,21 +188,19 @@ class Averaged:
 
     @property
     def donor_bytes(self) -> int:
-        """Bytes of the donors and their weights, which are held once for any number of
-        instances.
-        """
+        """Bytes of the donors and their weights, held once for any number of instances."""
         return self._rows.size * self._rows.dtype.itemsize + self._weights.size * 4
 
     @property
     def result_bytes(self) -> int:
-        """Bytes of what players of the donors contribute, if that is held, and of the tables of the
-        dispatches under way.
+        """Bytes of the donors' contributions by player, if held, and of the tables of the
+        running dispatches.
         """
         held = self._prepared.size * self._prepared.dtype.itemsize * self.shape.prepared
         return held + (LOOK_AHEAD + 1) * self._tiles * self._table
 
     def _prepares(self, engine: Engine) -> bool:
-        """Whether donors are held as what their players contribute, which must fit the memory."""
+        """Whether donors are held as their players' contributions, which must fit the memory."""
         p = self._programs
         if not shapes_of(p.structure, p.params).prepares(self._platform):
             return False
@@ -208,12 +211,12 @@ class Averaged:
 
     @cached_property
     def _prepared(self) -> jax.ShapeDtypeStruct:
-        """What players of all donors contribute, as a shape."""
+        """The shape of the players' contributions of all donors."""
         recipe = self._preparing()
         return jax.eval_shape(recipe.function, *recipe.arguments)
 
     def _preparing(self) -> ProgramRecipe:
-        """Recipe of the program that makes it."""
+        """Recipe of the program that computes them."""
         p, P = self._programs, self._P
         known = p.structure
         function = partial(prepared_rows, known.of, P, False, self._platform)
@@ -221,45 +224,48 @@ class Averaged:
         key, what = ("prepared rows", known, P), "donors, prepared"
         return ProgramRecipe(key, function, arguments, what=what, results=p.same)
 
-    @property
-    def _donors(self) -> jax.Array:
-        """The donors as the program takes them; [segments, D, S, ..]."""
+    def _make_donors(self) -> jax.Array:
+        """The donors in the program's form; [segments, D, S, ..]."""
         if self._held.taken is None:
-            rows = self._rows
             if self.shape.prepared:
                 rows = self._programs.compiled.run(self._preparing())
-            self._held.taken = rows.reshape(*self._split, *rows.shape[1:])
+            else:  # on the host, where no program is compiled for it
+                rows = np.asarray(self._rows)
+            rows = rows.reshape(*self._split, *rows.shape[1:])
+            self._held.taken = jax.device_put(rows, self._programs.same)
         return self._held.taken
 
-    @cached_property
-    def compiles(self) -> bool:
-        """Whether a dispatch fits the memory, and what is made before it; compiles both."""
-        try:
-            for recipe in self.recipes():
-                self._programs.compiled.program(recipe)
-            return True
-        except MemoryPlanError:
-            return False
+    def compile_all(self) -> bool:
+        """Compiles a dispatch and the programs before it; False: one does not fit the memory."""
+        if self._compiled is None:
+            try:
+                for recipe in self.recipes():
+                    self._programs.compiled.program(recipe)
+                self._compiled = True
+            except MemoryPlanError:
+                self._compiled = False
+        return self._compiled
 
-    def add(self, codes: np.ndarray, weights: Weights, own: Totals, done: Done) -> np.ndarray:
-        """Puts the sums of instances with codes [n, F] into `own`; bool [n], those that were put.
+    def add(self, codes: np.ndarray, weights: Weights, totals: Totals, done: Done) -> np.ndarray:
+        """Writes the sums of instances with codes [n, F] into `totals`; bool [n], those written.
 
-        One whose scores are bad is not: the pairs say which. done(rows) after each dispatch.
+        Instances with invalid scores are left to the pairs. done(rows) is called after each
+        dispatch.
         """
         step = min(self._most, self._programs.sizes.instances)
         well = np.zeros(len(codes), bool)
         for first in range(0, len(codes), step):
-            here = slice(first, first + step)
-            tables, own.full[here], own.span[here], well[here] = self._tables(codes[here], done)
-            tables[:, -1] = own.full[here]  # all donors have this score, which needs no mean
-            own.empty[here] = tables[:, 0]
+            at = slice(first, first + step)
+            tables, totals.full[at], totals.span[at], well[at] = self._tables(codes[at], done)
+            tables[:, -1] = totals.full[at]  # all donors have this score, which needs no mean
+            totals.empty[at] = tables[:, 0]
             matrix = weights.subsets(self.shape.P, self.shape.subsets)  # [2^P, P]
             tables -= tables[:, :1]
-            own.phi[here] = (tables.swapaxes(1, 2) @ matrix).swapaxes(1, 2)
+            totals.phi[at] = (tables.swapaxes(1, 2) @ matrix).swapaxes(1, 2)
         return well
 
     def _tables(self, codes: np.ndarray, done: Done) -> tuple[np.ndarray, ...]:
-        """(v(S) [n, 2^P, K], f(x) [n, K], spans [n], whether all is well [n]), float64."""
+        """(v(S) [n, 2^P, K], f(x) [n, K], spans [n], whether all scores are valid [n]), float64."""
         programs, segments = self._programs, self._segments
         n, K = len(codes), self.shape.outputs
         T = self._turns(n)
@@ -268,7 +274,7 @@ class Averaged:
         fixed = (
             programs.params,
             jax.device_put(rows, programs.same),
-            self._donors,
+            self._make_donors(),
             self._weights,
         )
         instance, segment = np.divmod(np.arange(n * segments), segments)
@@ -280,22 +286,23 @@ class Averaged:
             np.ones(n, bool),
         )
         top, bottom = np.full((n, K), -np.inf), np.full((n, K), np.inf)
-        dispatches = Dispatches(programs.mesh, programs.compiled.clock, T)
+        program, ahead = self._program(T)
+        dispatches = Dispatches(programs.mesh, programs.compiled.clock, T, ahead)
         step = self._step(len(work), T)
-        parts = ((some, some) for some in (work[t : t + step] for t in range(0, len(work), step)))
-        with np.errstate(invalid="ignore"):  # of scores that are not finite
-            for dispatch in dispatches.run(self._program(T), (*fixed, programs.players), parts):
-                some, (high, low, ends, bad) = dispatch.asked, dispatch.read()
+        parts = ((part, part) for part in (work[t : t + step] for t in range(0, len(work), step)))
+        with np.errstate(invalid="ignore"):  # scores that are not finite
+            for dispatch in dispatches.run(program, (*fixed, programs.players), parts):
+                part, (high, low, empty_and_full, bad) = dispatch.asked, dispatch.read()
                 sums = high.astype(np.float64) + low
-                sums += ends[:, :1] * self._totals[some[:, 1], None, None]
-                for segment in range(segments):  # one after another, as they were cut
-                    t = np.flatnonzero(some[:, 1] == segment)
-                    i = some[t, 0]
+                sums += empty_and_full[:, :1] * self._totals[part[:, 1], None, None]
+                for segment in range(segments):  # in order
+                    t = np.flatnonzero(part[:, 1] == segment)
+                    i = part[t, 0]
                     tables[i] += sums[t]
-                    full[i], well[i] = ends[t, 1], well[i] & (bad[t] == 0)
-                    top[i] = np.maximum(top[i], ends[t, 2])
-                    bottom[i] = np.minimum(bottom[i], ends[t, 3])
-                whole = some[some[:, 1] == segments - 1, 0]
+                    full[i], well[i] = empty_and_full[t, 1], well[i] & (bad[t] == 0)
+                    top[i] = np.maximum(top[i], empty_and_full[t, 2])
+                    bottom[i] = np.minimum(bottom[i], empty_and_full[t, 3])
+                whole = part[part[:, 1] == segments - 1, 0]
                 done(self.asked * int(well[whole].sum()))
             tables *= self._scale
             return tables, full, (top - bottom).max(axis=1), well
@@ -306,15 +313,15 @@ class Averaged:
         return -(-tiles // devices) * devices
 
     def _turns(self, n: int) -> int:
-        """Tiles that the program of n instances has: where it makes the turns of all, a power of
-        two of them is enough for a few instances.
+        """Number of tiles of the program for n instances: if it computes all tiles, a power of
+        two is enough for a few instances.
         """
         if not self._counted:
             return self._tiles
         return min(self._tiles, self._dealt(1 << (n * self._segments - 1).bit_length()))
 
     def _step(self, tiles: int, T: int) -> int:
-        """Tiles of a dispatch of up to T, given their number in all."""
+        """Tiles of a dispatch of up to T, given their total number."""
         dispatches = -(-tiles // T)
         dispatches = min(tiles, -(-dispatches // self._alike) * self._alike)
         return -(-tiles // max(dispatches, 1)) or 1
@@ -324,15 +331,17 @@ class Averaged:
         step = min(self._most, self._programs.sizes.instances)
         sizes = [step] * (n // step) + [n % step] * (n % step > 0)
         tiles = [(size * self._segments, self._turns(size)) for size in sizes]
-        return sum(-(-some // self._step(some, T)) for some, T in tiles)
+        return sum(-(-count // self._step(count, T)) for count, T in tiles)
 
     def recipes(self, n: int | None = None) -> list[ProgramRecipe]:
-        """Recipes of all programs that n instances run; None: as many as fill a dispatch."""
+        """Recipes of all programs for n instances; None: for a full dispatch."""
         T = self._tiles if n is None else self._turns(n)
-        return [self.recipe(T), *([self._preparing()] if self.shape.prepared else [])]
+        return [self._recipe(T), *([self._preparing()] if self.shape.prepared else [])]
 
-    def recipe(self, T: int) -> ProgramRecipe:
-        """What the program of a dispatch of T tiles is compiled of."""
+    def _recipe(self, T: int) -> ProgramRecipe:
+        """Recipe of the program of a dispatch of T tiles."""
+        if T in self._recipes:
+            return self._recipes[T]
         p = self._programs
         held = self._prepared if self.shape.prepared else self._rows
         same = partial(jax.ShapeDtypeStruct, sharding=p.same)
@@ -343,9 +352,11 @@ class Averaged:
         arguments = (p.params, x, donors, self._weights, p.players, *tiles)
         D = 1 if self._platform == "cpu" else self.shape.blocks
         rows = p.block(self.shape.rows * D, self.shape.P)
-        return p.means(mean_tables, "averaged tables", self.shape, rows, arguments)
+        made = p.means(mean_tables, "averaged tables", self.shape, rows, arguments)
+        return self._recipes.setdefault(T, made)
 
-    def _program(self, T: int) -> Any:
+    def _program(self, T: int) -> tuple[Any, int]:
+        """(the program of a dispatch of T tiles, number of its results that wait)."""
         if T not in self._made:
-            self._made[T] = self._programs.compiled.program(self.recipe(T))
+            self._made[T] = self._programs.compiled.with_ahead(self._recipe(T))
         return self._made[T]

@@ -1,4 +1,4 @@
-"""Scores of drawn hybrids by an additive first layer, all draws of a run in one call.
+"""Computes scores of drawn hybrids by an additive first layer, all draws of a run in one call.
 
 Letters: n games, D draws, L coalitions of a draw, P players, H numbers of the layer, K scores,
 T tiles, M lists of coalitions.
@@ -13,20 +13,19 @@ from xaijax.games.engine.player_values import Values, kernel_of, values_of
 from xaijax.games.run import GameRun
 from xaijax_kernels.structures.drawn import drawn_scores
 
-DRAWS, MOST_DRAWS = 256, 1024  # of a tile: whole blocks of a product
-HYBRIDS = 1 << 14  # of a tile, if it has more draws than it must
+DRAWS, MOST_DRAWS = 256, 1024  # draws of a tile: full blocks of a product
+HYBRIDS = 1 << 14  # numbers of a tile, if it has more draws than necessary
 MOST_TILES = 1 << 10  # in one call
-MOST_COALITIONS = 1 << 7  # of a draw: the rest of the model is traced for all hybrids of a tile
+MOST_COALITIONS = 1 << 7  # coalitions of a draw: the head is traced for all hybrids of a tile
 MOST_NUMBERS = 1 << 22  # of the layer of a tile
 
 
 def drawn_values(run: GameRun, L: int) -> Values | None:
-    """What the players of this game's rows add to the layer; None if draws go by full rows."""
-    engine = run.engine
+    """The players' terms in the layer for this game's rows; None if draws use full rows."""
     run.backend()  # probes the model
     if not run.may_cross():
         return None
-    known = engine.known
+    engine, known = run.engine, run.engine.known
     if not known.adds or L > MOST_COALITIONS or MOST_DRAWS * L * known.width > MOST_NUMBERS:
         return None
     per_row = engine.players.count * known.width * engine.replacement.codes.itemsize
@@ -38,7 +37,7 @@ def drawn_values(run: GameRun, L: int) -> Values | None:
 def drawn(
     run: GameRun, values: Values, instance: np.ndarray, donor: np.ndarray, masks: np.ndarray
 ) -> np.ndarray | None:
-    """Scores, float64 [n, D, L, K]; None: one is bad.
+    """Scores, float64 [n, D, L, K]; None: one is invalid.
 
     instance, donor: int [n, D]; masks bool [D, L, P], or [1, L, P] for all draws.
     """
@@ -52,22 +51,22 @@ def drawn(
     flat = [np.ascontiguousarray(a, np.int32).ravel() for a in (instance, donor, listed)]
     total, parts = instance.size, []
     for first in range(0, total, tile * MOST_TILES):
-        some = [a[first : first + tile * MOST_TILES] for a in flat]
-        count = len(some[0])
+        part = [a[first : first + tile * MOST_TILES] for a in flat]
+        count = len(part[0])
         tiles = -(-count // tile)
         tiles = -(-tiles // 4) * 4 if tiles > 4 else 1 << (tiles - 1).bit_length()
-        some = [np.pad(a, (0, tiles * tile - count), mode="edge").reshape(tiles, -1) for a in some]
-        arguments = (engine.model.params, of_rows, of_donors, *some, masks)
+        part = [np.pad(a, (0, tiles * tile - count), mode="edge").reshape(tiles, -1) for a in part]
+        arguments = (engine.model.params, of_rows, of_donors, *part, masks)
         recipe = ProgramRecipe(key, function, arguments, what="drawn hybrids")
         scores, bad = engine.compiled.run(recipe)
         parts.append((scores, bad, count))
     run.answered(total * L)
     if any(int(bad) for _, bad, _ in parts):
         return None
-    found = np.empty((total, L, run.engine.outputs))
+    result = np.empty((total, L, run.engine.outputs))
     first = 0
     for scores, _, count in parts:
         by_draw = np.asarray(scores).swapaxes(1, 2)  # [T, D, L, K]
-        found[first : first + count] = by_draw.reshape(-1, *by_draw.shape[2:])[:count]
+        result[first : first + count] = by_draw.reshape(-1, *by_draw.shape[2:])[:count]
         first += count
-    return found.reshape(*shape, L, -1)
+    return result.reshape(*shape, L, -1)

@@ -1,4 +1,4 @@
-"""v(S) for coalitions that are given as a list, shared by all instances.
+"""Computes v(S) for a list of coalitions that all instances share.
 
 Letters: N instances, B donors, C coalitions, P players, K outputs, k players that differ, n
 instances.
@@ -23,9 +23,9 @@ from xaijax_kernels.engine.tables import host_ranks
 if TYPE_CHECKING:
     from xaijax.games.strategies.by_parts import ByParts
 
-# An instance is asked by sub-coalitions if its pairs need at most this share of the rows.
+# An instance uses sub-coalitions if its pairs need at most this share of the rows.
 WORTH = 0.75
-MOST_ROWS = 1 << 24  # answers held at a time, where memory allows
+MOST_ROWS = 1 << 24  # outputs held at a time, if memory allows
 
 
 def subset_rows(differs: np.ndarray, C: int) -> np.ndarray:
@@ -35,7 +35,7 @@ def subset_rows(differs: np.ndarray, C: int) -> np.ndarray:
 
 
 class Masks(Protocol):
-    """A list of coalitions; an array bool [C, P], or one whose parts are made when asked for."""
+    """A list of coalitions: an array bool [C, P], or an object that makes its parts on request."""
 
     def __len__(self) -> int: ...
 
@@ -54,40 +54,43 @@ class WithWhole:
     def __getitem__(self, part: slice) -> np.ndarray:
         first, last, _ = part.indices(len(self))
         C = len(self._masks)
-        own = self._masks[min(first, C) : min(last, C)]
-        return np.concatenate([own, self._whole]) if first <= C < last else own
+        chosen = self._masks[min(first, C) : min(last, C)]
+        return np.concatenate([chosen, self._whole]) if first <= C < last else chosen
 
 
 @dataclass(frozen=True)
 class ListedChunk:
-    """What is asked together of a list: these instances, coalitions and donors."""
+    """A chunk of a list: instances, coalitions and donors that are processed together."""
 
-    instances: np.ndarray  # int [n], which of those asked
+    instances: np.ndarray  # int [n], instances
     coalitions: slice
-    donors: np.ndarray  # int [B], which of all
-    of_all: np.ndarray | None  # bool, of those asked and all donors; None: see `differs`
+    donors: np.ndarray  # int [B], donors
+    of_all: np.ndarray | None  # bool, for the instances and all donors; None: see `differs`
 
     @property
     def differs(self) -> np.ndarray | None:
-        """bool [n, B, P]; None: nothing may be asked once for two."""
+        """bool [n, B, P]; None: no row may be shared."""
         return None if self.of_all is None else self.of_all[self.instances][:, self.donors]
 
 
-# How some instances of a list are asked; each goes to the first strategy that takes it.
+# Strategies for instances of a list; each goes to the first that takes it.
 StrategyOfList: TypeAlias = "BySubsets | ByParts | ByRows"
 
 
 class BySubsets:
-    """A pair's sub-coalitions, where they are fewer than the coalitions."""
+    """A pair's sub-coalitions, if they are fewer than the coalitions."""
 
     structure: str | None = None
-    holds_answers = True  # of each donor, until a chunk is done
 
     def __init__(self, run: GameRun) -> None:
         self._run = run
 
+    def holds_answers(self, backend: Backend) -> bool:
+        """Whether the outputs of each donor are held until a chunk is done."""
+        return True
+
     def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
-        """Which of n instances, by C coalitions at a time; bool [n]."""
+        """Whether it takes each of n instances, for C coalitions at a time; bool [n]."""
         if differs is None:
             return np.zeros(n, bool)
         return subset_rows(differs, C).sum(axis=1) <= WORTH * C * differs.shape[1]
@@ -116,11 +119,11 @@ class BySubsets:
         assert differs is not None
         n, B, _ = differs.shape
         slot = 1 << backend.slot_bits
-        asked = subset_rows(differs, C)
-        held = int((-(-asked // slot) * slot).sum())
+        counts = subset_rows(differs, C)
+        held = int((-(-counts // slot) * slot).sum())
         more = differs.sum(axis=2) > (C.bit_length() - 1)  # than C sub-coalitions
         kind = "mixed" if more.any() else "subsets"
-        cost.add_rows(rows, asked.sum(axis=1))
+        cost.add_rows(rows, counts.sum(axis=1))
         recipe, *after = backend.pair_mean_recipes(kind, held, n, B, C)
         cost.add_calls(backend.calls(held), recipe, *after[:-1])
         cost.add_runs(1, *after[-1:])
@@ -130,10 +133,13 @@ class ByRows:
     """One model row for each coalition and donor."""
 
     structure: str | None = None
-    holds_answers = True
 
     def __init__(self, run: GameRun) -> None:
         self._run = run
+
+    def holds_answers(self, backend: Backend) -> bool:
+        """See `BySubsets`."""
+        return True
 
     def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
         """All of n instances."""
@@ -165,68 +171,69 @@ class ByRows:
 
 
 class ByList:
-    """One list of coalitions, a stretch of instances at a time: sub-coalitions of pairs, sums of
+    """One list of coalitions, a chunk of instances at a time: sub-coalitions of pairs, sums of
     parts, or one row for each coalition and donor.
     """
 
     def __init__(
         self, run: GameRun, strategies: Sequence[StrategyOfList], masks: Masks, K: int
     ) -> None:
-        """strategies: each instance goes to the first that takes it; masks bool [C, P], or what
-        gives such an array for a slice.
+        """strategies: each instance goes to the first that takes it; masks bool [C, P], or an
+        object that gives such an array for a slice.
         """
         self._run, self._strategies, self._masks = run, strategies, masks
         self._B = len(run.engine.replacement.weights)
         self._most = max(1, min(MOST_ROWS, run.engine.memory.fits("answers", 16 * K)))
         self._K = K
-        self.structure: str | None = None  # what answered some instances, if the model did not
+        self.structure: str | None = None  # the structure used for some instances, if any
 
     def means(self, chosen: np.ndarray) -> Iterator[Means]:
         """(instances, means over donors [n, C, K]) of the instances `chosen`."""
         run, backend = self._run, self._run.backend()
-        for rows, differs in self._stretches(chosen):
+        for rows, differs in self._chunks(chosen):
             compute = partial(self._means, rows, differs)
-            backend, found = run.with_less_where_memory_is_short(backend, compute)
-            yield rows, run.with_offset(found)
+            backend, means = run.with_less_where_memory_is_short(backend, compute)
+            yield rows, run.with_offset(means)
 
     def cost(self, chosen: np.ndarray) -> None:
         """Adds what `means` asks for to the run's cost."""
         backend, cost, C = self._run.backend(), self._run.cost, len(self._masks)
-        for rows, differs in self._stretches(chosen):
+        for rows, differs in self._chunks(chosen):
             before = cost.rows[rows].sum()
             for strategy, part in self._parts(backend, len(rows), differs):
                 coalitions = min(part.coalitions.stop, C) - part.coalitions.start
                 strategy.cost(backend, rows[part.instances], coalitions, part)
-            asked = int(cost.rows[rows].sum() - before)
-            cost.hold(answers=16 * self._K * min(self._most, asked))
-        cost.hold(lists=12 * self._run.P * min(C, self._run.engine.listed))
+            evaluated = int(cost.rows[rows].sum() - before)
+            cost.reserve(answers=16 * self._K * min(self._most, evaluated))
+        cost.reserve(lists=12 * self._run.P * min(C, self._run.engine.listed))
 
-    def _stretches(self, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """(instances int [n], how they differ from the donors, bool [n, B, P]) that are asked
-        together. None: nothing may be asked once for two, since the model is random.
+    def _chunks(self, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """Yields (instances int [n], their differences from the donors bool [n, B, P]) that are
+        processed together. None: no row may be shared, because the model is random.
         """
         random = not self._run.engine.model.deterministic
         for first, differs in self._run.differing(chosen):
             yield chosen[first : first + len(differs)], None if random else differs
 
     def _means(self, rows: np.ndarray, differs: np.ndarray | None, backend: Backend) -> np.ndarray:
-        """Means of one stretch, float64 [n, C, K]."""
+        """Means of one chunk, float64 [n, C, K]."""
         out = np.zeros((len(rows), len(self._masks), self._K))
         for strategy, part in self._parts(backend, len(rows), differs):
             masks = self._masks[part.coalitions]
-            found = strategy.of(backend, rows[part.instances], masks, part)
-            out[part.instances, part.coalitions] += found
+            means = strategy.of(backend, rows[part.instances], masks, part)
+            out[part.instances, part.coalitions] += means
         return out
 
     def _parts(
         self, backend: Backend, n: int, differs: np.ndarray | None
     ) -> Iterator[tuple[StrategyOfList, ListedChunk]]:
-        """What is asked together, and the strategy that takes it."""
+        """Yields the chunks, and the strategy of each."""
         slot, B, C = 1 << backend.slot_bits, self._B, len(self._masks)
         fits = max(slot, self._most // B // slot * slot)
         step = min(self._run.engine.listed, fits)
         left, taken = np.arange(n), []
-        for strategy in self._strategies:  # sub-coalitions are asked once for each part of the list
+        # sub-coalitions are evaluated once for each part of the list
+        for strategy in self._strategies:
             places = strategy.takes(n, differs, min(step, C))[left]
             if places.any():
                 taken.append((strategy, left[places]))
@@ -236,13 +243,13 @@ class ByList:
             padded = -(-min(step, C - c) // slot) * slot
             donors = max(1, min(B, self._most // padded))
             for b in range(0, B, donors):
-                own = np.arange(b, min(b + donors, B))
+                members = np.arange(b, min(b + donors, B))
                 for strategy, chosen in taken:
-                    held = donors if strategy.holds_answers else 1
+                    held = donors if strategy.holds_answers(backend) else 1
                     together = max(1, self._most // (padded * held))
                     for i in range(0, len(chosen), together):
-                        some = chosen[i : i + together]
-                        yield strategy, ListedChunk(some, slice(c, c + step), own, differs)
+                        instances = chosen[i : i + together]
+                        yield strategy, ListedChunk(instances, slice(c, c + step), members, differs)
 
 
 # One row for each coalition and donor, by the model itself.
@@ -257,7 +264,7 @@ def own_list_means(run: GameRun, rows: np.ndarray, masks: np.ndarray, K: int) ->
 def _means(
     run: GameRun, rows: np.ndarray, masks: np.ndarray, K: int, backend: Backend
 ) -> np.ndarray:
-    """The same on this backend, as many at a time as the memory holds."""
+    """`own_list_means` on this backend, as many at a time as the memory holds."""
     n, C, P = masks.shape
     slot, engine = 1 << backend.slot_bits, run.engine
     B, most = len(engine.replacement.weights), max(1, engine.memory.fits("answers", 16 * K))
@@ -266,21 +273,21 @@ def _means(
     out = np.zeros((n, C, K))
     for c in range(0, C, step):
         part = masks[:, c : c + step]
-        own = part.shape[1]
-        padded = -(-own // slot) * slot
+        count = part.shape[1]
+        padded = -(-count // slot) * slot
         donors = max(1, min(B, most // padded))
         together = max(1, min(most // (padded * donors), engine.listed // padded))
         together = min(together, engine.instances_at_a_time)
         for i in range(0, n, together):
-            some = part[i : i + together]
-            last = np.repeat(some[:, -1:], padded - own, axis=1)
-            listed = np.concatenate([some, last], axis=1).reshape(-1, P)
-            places = np.arange(len(some), dtype=np.int32)
+            chunk = part[i : i + together]
+            last = np.repeat(chunk[:, -1:], padded - count, axis=1)
+            listed = np.concatenate([chunk, last], axis=1).reshape(-1, P)
+            places = np.arange(len(chunk), dtype=np.int32)
             for b in range(0, B, donors):
                 of = np.arange(b, min(b + donors, B), dtype=np.int32)
-                stream = ListedStream(places, of, own, P, backend.slot_bits, own=True)
+                stream = ListedStream(places, of, count, P, backend.slot_bits, own=True)
                 run.counted(stream)
                 question = run.question(stream, rows[i : i + together], of, backend, listed)
-                found = backend.stream_means(stream, question)
-                out[i : i + together, c : c + own] += found[:, :own]
+                means = backend.stream_means(stream, question)
+                out[i : i + together, c : c + count] += means[:, :count]
     return out

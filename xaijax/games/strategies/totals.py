@@ -1,9 +1,9 @@
-"""What a strategy for values of players, or of sets of them, is given, and the sums that it fills.
+"""The inputs of a strategy for values of players, or of sets of them, and the sums that it fills.
 
-Sums over donors are float64, in the donors' order within a size k: the same bits whichever other
-instances are in the call.
+Sums over donors are float64, in the donors' order within a size k: identical for any other
+instances in the call.
 
-Letters: N instances, n of a stretch, B donors, P players, M sets of them, K outputs, k players
+Letters: N instances, n of a chunk, B donors, P players, M sets of them, K outputs, k players
 that differ, C coalitions.
 """
 
@@ -22,15 +22,12 @@ from xaijax_kernels.games.semivalues import induced_weights
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Chunk:
     """Instances that are planned together."""
 
     backend: Backend
-    here: np.ndarray  # int [n], which instances of the game
-    differs: np.ndarray | None  # bool [n, B, P]; None if no strategy looks at donors one by one
-
-    def __len__(self) -> int:
-        return len(self.here)
+    here: np.ndarray  # int [n], instances of the game
+    differs: np.ndarray | None  # bool [n, B, P]; None if no strategy treats donors separately
 
 
 @dataclass(frozen=True)
@@ -58,9 +55,7 @@ class OfSets:
 
 
 class Weights:
-    """The matrices that make values of a pair's sub-coalitions, for every k, made when first asked
-    for.
-    """
+    """Matrices from sub-coalitions of a pair to values, for every k, made on first use."""
 
     def __init__(self, of: OfPlayers | OfSets) -> None:
         self.of, self.order = of, of.order
@@ -74,7 +69,7 @@ class Weights:
         return cls(OfPlayers(tuple(p.tolist())))
 
     def places(self, players: np.ndarray, P: int) -> np.ndarray:
-        """Places of the sets of some players [.., k] among those of all P; int [.., M]."""
+        """Positions of the sets of `players` [.., k] among those of all P; int [.., M]."""
         return players if self.order == 1 else semivalues.places(players, P, self.order)
 
     def _subsets(self, k: int, rows: int) -> np.ndarray:
@@ -88,7 +83,7 @@ SUMS = ("phi", "empty", "full", "span", "summed")  # of a `Totals`
 
 
 class Totals:
-    """Sums over donors for a stretch of instances, float64."""
+    """Sums over donors for a chunk of instances, float64."""
 
     def __init__(
         self,
@@ -102,16 +97,16 @@ class Totals:
         self.phi = np.zeros((N, weights.count(P), K))
         self.empty = np.zeros((N, K))  # value with nothing kept, the mean over donors
         self.full = np.zeros((N, K))  # value with everything kept, f(x)
-        self.span = np.zeros(N)  # largest change of the model's answer in any pair
-        self.summed = np.zeros(N)  # terms of the largest sum that a loop took in its own dtype
-        # A random model answers x anew for each donor: f(x) is then the mean of its answers.
+        self.span = np.zeros(N)  # largest change of the model's output in any pair
+        self.summed = np.zeros(N)  # number of terms of the largest sum in the loop's own dtype
+        # A random model evaluates x again for each donor: f(x) is then the mean of its outputs.
         self._P, self._weights = P, weights
         self._w, self._random = donor_weights, random
-        # Scores with nothing kept, of each instance or, where they are the same, of all; they are
-        # added up in the donors' order by `add_donors`. None: each is added when it comes.
+        # Scores with nothing kept, of each instance or, if equal, of all; `add_donors` sums them in
+        # the donors' order. None: each is added immediately.
         self._of_donors: np.ndarray | None = None  # [N or 1, B, K]
 
-    def stretch(self, first: int, last: int) -> Totals:
+    def chunk(self, first: int, last: int) -> Totals:
         """The same sums for the instances [first, last), sharing memory."""
         part = self.like(0)
         for name in SUMS:
@@ -123,7 +118,7 @@ class Totals:
         return Totals(n, self._P, self.phi.shape[2], self._weights, self._w, self._random)
 
     def put(self, rows: np.ndarray, of: Totals, which: np.ndarray) -> None:
-        """Puts the instances `which` bool [m] of `of` in the places `rows` int [n]."""
+        """Copies the instances `which` bool [m] of `of` to the positions `rows` int [n]."""
         for name in SUMS:
             getattr(self, name)[rows] = getattr(of, name)[which]
 
@@ -137,18 +132,18 @@ class Totals:
 
     def combined(self, factors: np.ndarray) -> Totals:
         """One row, the sum of all with these factors [G]."""
-        one = self.like(1)
-        one.add(factors[None], self)
-        return one
+        group = self.like(1)
+        group.add(factors[None], self)
+        return group
 
     def keep_donors(self, shared: bool) -> None:
-        """Keeps the scores with nothing kept from now on; shared: they are the same for all."""
+        """Stores the scores with nothing kept from now on; shared: they are equal for all."""
         N, K = self.empty.shape
         self._of_donors = np.zeros((1 if shared else N, len(self._w), K))
         self._met = np.zeros(len(self._w), bool)
 
     def add_donors(self) -> None:
-        """Adds up what was kept."""
+        """Sums the stored scores."""
         if self._of_donors is not None:
             self.empty += (self._w[:, None] * self._of_donors).sum(axis=1)
 
@@ -158,7 +153,7 @@ class Totals:
             getattr(self, name)[...] = 0
 
     def add_pairs(self, pairs: Pairs, lo: int, hi: int, k: int, sums: np.ndarray) -> None:
-        """sums [hi - lo, K, M + 3] of the pairs [lo, hi), all with k players that differ."""
+        """Adds sums [hi - lo, K, M + 3] of the pairs [lo, hi), all with k players that differ."""
         instance, w = pairs.instance[lo:hi], self._w[pairs.donor[lo:hi]]
         self._add_empty(instance, pairs.donor[lo:hi], sums[:, :, -3])
         self._add_full(instance, w, sums[:, :, -2])
@@ -168,9 +163,9 @@ class Totals:
             weighted = (w[:, None, None] * sums[:, :, :-3]).swapaxes(1, 2)  # [pairs, M, K]
             _add_rows(self.phi, instance, self._places(pairs, slice(lo, hi), k), weighted)
 
-    def _places(self, pairs: Pairs, own: slice | np.ndarray, k: int) -> np.ndarray:
-        """Places of the sets of the players that differ; int [pairs, M]."""
-        players = np.nonzero(pairs.differs[own])[1].reshape(-1, k)
+    def _places(self, pairs: Pairs, chosen: slice | np.ndarray, k: int) -> np.ndarray:
+        """Positions of the sets of the players that differ; int [pairs, M]."""
+        players = np.nonzero(pairs.differs[chosen])[1].reshape(-1, k)
         return self._weights.places(players, self._P)
 
     def add_pieces(
@@ -182,11 +177,11 @@ class Totals:
         sums: np.ndarray,
         matrices: np.ndarray,
     ) -> None:
-        """sums [tiles, K, columns + 3] of pieces; tile t is piece high[t] of pair[t]."""
+        """Adds sums [tiles, K, columns + 3] of pieces; tile t is piece high[t] of pair[t]."""
         low = matrices.shape[1].bit_length() - 1
         bits = np.bitwise_count(high.astype(np.uint32)).astype(np.int64)
         first, last, span = sums[:, :, -3], sums[:, :, -2], sums[:, :, -1]
-        # The device took the piece's first value away before it summed; here it comes back.
+        # The device subtracted the piece's first value before summing; it is added again here.
         column_sums = matrices.sum(axis=1)[bits]  # [tiles, columns]
         sums = sums[:, :, :-3] + first[:, :, None] * column_sums[:, None, :]
         order = self._weights.order
@@ -203,7 +198,7 @@ class Totals:
         if self._of_donors is None:
             np.add.at(self.empty, instance, self._w[donor, None] * first)
         else:
-            if len(self._of_donors) < len(self.empty):  # the first to come counts for all
+            if len(self._of_donors) < len(self.empty):  # the first one counts for all
                 _, place = np.unique(donor, return_index=True)
                 place = place[~self._met[donor[place]]]
                 instance, donor, first = np.zeros_like(place), donor[place], first[place]

@@ -18,7 +18,7 @@ from xaijax.core.typing import Progress
 from xaijax.methods.amortized.fitted import FittedNetwork
 from xaijax.methods.amortized.predictor import Predictor
 from xaijax.methods.amortized.questions import Labels, Teacher, count_of, rows_at, rows_between
-from xaijax.methods.progress import progress_bar
+from xaijax.methods.record import progress_bar
 from xaijax.results.top import half_widths_together
 
 PIECE = 1 << 14  # rows that are converted to numbers together
@@ -55,7 +55,7 @@ def answered(
     started = time.perf_counter()
     with progress_bar(progress, count_of(rows), "rows by the network") as bar:
         values, full, bounds, outside = _by_network(question, fitted, predictor, rows, bar.update)
-    here = time.perf_counter() - started
+    network_seconds = time.perf_counter() - started
     N = len(values)
     size = np.where(np.isnan(bounds), np.inf, bounds)  # NaN: nothing is known
     worst = np.sort(np.argsort(-size, kind="stable")[: int(share * N + 1e-9)])
@@ -72,7 +72,7 @@ def answered(
             errors[worst] = result.std_errors.reshape(labels.values.shape)
         model_rows, drawn = N + labels.model_rows, _drawn(result.stats, sent)
     _warn_outside(outside, sent, share)
-    rest = errors, sent, exact, model_rows, (here, seconds), drawn
+    rest = errors, sent, exact, model_rows, (network_seconds, seconds), drawn
     return AmortizedValues(values, full, bounds, outside, *rest)
 
 
@@ -101,15 +101,15 @@ def _by_network(
     values, full, bounds = np.empty((N, *shape)), np.empty((N, shape[1])), np.empty(N)
     outside = np.zeros(N, bool)
     for first in range(0, N, PIECE):
-        here = slice(first, min(first + PIECE, N))
-        part = rows_between(rows, here)
-        full[here] = question.answers(part)
+        chunk = slice(first, min(first + PIECE, N))
+        part = rows_between(rows, chunk)
+        full[chunk] = question.answers(part)
         read = predictor.inputs.read(part)
         params = predictor.network.params
-        values[here], height = predictor.of(params, fitted.line, read, full[here])
-        outside[here] = predictor.inputs.outside(read).any(axis=1)
+        values[chunk], height = predictor.of(params, fitted.line, read, full[chunk])
+        outside[chunk] = predictor.inputs.outside(read).any(axis=1)
         known = fitted.quantile * difficulty(height, fitted.ends)
-        bounds[here] = np.where(outside[here], np.inf, known)
+        bounds[chunk] = np.where(outside[chunk], np.inf, known)
         done(len(read))
     return values, full, bounds, outside
 
@@ -207,23 +207,23 @@ def difficulty_line(features: np.ndarray, errors: np.ndarray, spread: float) -> 
     size[size < 1e-9 * (1 + np.abs(middle))] = np.inf  # a constant feature has no information
     # (told - middle) / size = U s V
     U, s, V = np.linalg.svd((features - middle) / size, full_matrices=False)
-    turned = U.T @ (wanted - out[0])
-    best, weights = np.inf, turned
+    rotated = U.T @ (wanted - out[0])
+    best, weights = np.inf, rotated
     for strength in STRENGTHS:
         share = s**2 / (s**2 + strength)
-        left = wanted - out[0] - U @ (share * turned)
+        left = wanted - out[0] - U @ (share * rotated)
         hat = 1 / n + (U**2) @ share
         error = float(np.mean((left / np.maximum(1 - hat, 1e-6)) ** 2))
         if error < best:
-            best, weights = error, V.T @ (s / (s**2 + strength) * turned)
+            best, weights = error, V.T @ (s / (s**2 + strength) * rotated)
     out[1:] = weights / size
     out[0] -= float(middle @ out[1:])
     return out
 
 
-def difficulty(height: np.ndarray, ends: tuple[float, float]) -> np.ndarray:
-    """d [n] of the line's heights [n]; ends: the lowest and highest height of the validation rows.
+def difficulty(height: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
+    """d [n] of the line's heights [n]; limits: the lowest and highest height of validation rows.
 
-    Beyond these ends the line must not be extrapolated.
+    Beyond these limits the line must not be extrapolated.
     """
-    return np.exp(np.clip(height, *ends))
+    return np.exp(np.clip(height, *limits))

@@ -26,10 +26,10 @@ from xaijax.methods.amortized import calling, learning, questions, record
 from xaijax.methods.amortized import fitted as files
 from xaijax.methods.amortized.fitted import Cost, FittedNetwork
 from xaijax.methods.amortized.inputs import Inputs
-from xaijax.methods.amortized.predictor import Network, Predictor, dense, given
+from xaijax.methods.amortized.predictor import Network, Predictor, dense, trainable
 from xaijax.methods.amortized.record import explanation, warn_below
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.progress import progress_bar, read_progress
+from xaijax.methods.record import progress_bar, read_progress
 from xaijax.models import model_of
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import Fingerprint
@@ -161,7 +161,7 @@ class AmortizedExplainer:
                 explained. The errors of a call of the explainer are raised as well.
         """
         before_jax()
-        question, progress = self._asked(), read_progress(progress)
+        question, progress = self._known_question(), read_progress(progress)
         level = checked_level(confidence, "confidence")
         recipe = learning.TrainingRecipe(
             checks.whole_number(steps, "steps"),
@@ -221,7 +221,7 @@ class AmortizedExplainer:
         """
         before_jax()
         learned = self._known()
-        question, predictor = self._asked(), self._ready()
+        question, predictor = self._known_question(), self._ready()
         share, progress = learning.read_share(fallback), read_progress(progress)
         rows = question.read(X)
         so_far = self._sweep
@@ -297,7 +297,7 @@ class AmortizedExplainer:
     @property
     def _teacher(self) -> Explainer:
         """The explainer that it was trained on."""
-        return self._asked().explainer
+        return self._known_question().explainer
 
     def _anew(self, explainer: Explainer) -> AmortizedExplainer:
         """Returns a copy with an explainer made of the same arguments."""
@@ -323,7 +323,7 @@ class AmortizedExplainer:
             )
         return self._fitted
 
-    def _asked(self) -> questions.Teacher:
+    def _known_question(self) -> questions.Teacher:
         if self._question is None:
             raise InputError(
                 "this AmortizedExplainer comes from a file, which holds no model. Say "
@@ -343,11 +343,11 @@ class AmortizedExplainer:
             )
         made = self._network(learned.inputs, *learned.centre.shape)
         leaves, structure = jax.tree.flatten(made.params)
-        shapes = [leaf.shape for leaf in leaves]
-        if shapes != [leaf.shape for leaf in learned.leaves]:
+        shapes, known = ([leaf.shape for leaf in of] for of in (leaves, learned.leaves))
+        if shapes != known:
             raise InputError(
-                f"network has parameters of shapes {shapes}; learned are "
-                f"{[one.shape for one in learned.leaves]}. Give the module that it was fitted with."
+                f"network has parameters of shapes {shapes}; learned are {known}. Give the module "
+                "that it was fitted with."
             )
         self._predictor = Predictor(
             made, learned.inputs, learned.base, learned.centre, learned.scale, learned.known
@@ -358,7 +358,7 @@ class AmortizedExplainer:
     def _network(self, inputs: Inputs, P: int, K: int) -> Network:
         """Dense layers, or the user's own."""
         if self.network is not None:
-            return given(self.network, inputs, P * K)
+            return trainable(self.network, inputs, P * K)
         return dense(inputs, self.hidden, K, P * K, self.seed)
 
     # The judge's rows are drawn before anything else, and explained separately. The network, its
@@ -377,7 +377,7 @@ class AmortizedExplainer:
 
         judges: explains the judge's rows.
         """
-        question, seed = self._asked(), recipe.seed
+        question, seed = self._known_question(), recipe.seed
         learned = np.concatenate([split.training, split.validation])
         labels = question.explained(questions.rows_at(rows, learned), progress, seed)
         judged = questions.rows_at(rows, split.judge)
@@ -399,10 +399,10 @@ class AmortizedExplainer:
             params, met = learning.learn(predictor, training, watched, recipe, bar.update)
         seconds = time.perf_counter() - started
         predictor.learned(params)
-        line, ends = _difficulty(predictor, params, watched)
+        line, limits = _difficulty(predictor, params, watched)
         judge = _lesson(question, inputs, judged, truth)
         values, height = predictor.of(params, line, judge.read, judge.full)
-        scores = calling.errors_of(values, judge.values) / calling.difficulty(height, ends)
+        scores = calling.errors_of(values, judge.values) / calling.difficulty(height, limits)
         return FittedNetwork(
             inputs=inputs,
             hidden=self.hidden if self.network is None else None,
@@ -412,7 +412,7 @@ class AmortizedExplainer:
             scale=scale,
             known=known,
             line=line,
-            ends=ends,
+            ends=limits,
             quantile=calling.quantile(scores, confidence),
             confidence=confidence,
             fingerprint=question.fingerprint(),
@@ -464,7 +464,7 @@ def _difficulty(
     predictor: Predictor, params: Any, watched: learning.Lesson
 ) -> tuple[np.ndarray, tuple[float, float]]:
     """(the line, its lowest and highest height), from the errors of the validation rows."""
-    features = predictor.told(params, watched.read, watched.full)
+    features = predictor.features(params, watched.read, watched.full)
     flat = np.zeros(1 + features.shape[1])
     values, _ = predictor.of(params, flat, watched.read, watched.full)
     errors = calling.errors_of(values, watched.values)

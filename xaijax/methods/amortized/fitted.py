@@ -100,5 +100,5 @@ def read(state: dict[str, Any]) -> tuple[FittedNetwork, tuple[int, ...], int]:
     return learned, hidden, seed
 
 
-def _plain(one: Any) -> dict[str, Any]:
-    return {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+def _plain(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}

@@ -96,8 +96,8 @@ class Inputs:
     def encoded(self, read: jax.Array) -> jax.Array:
         """The result of `read` [R, F] as inputs [R, width]; traced."""
         dense = jnp.nan_to_num(read[:, self.numbers])
-        own, levels = read[:, self.hot_columns], jnp.asarray(self.hot_levels)
-        hot = (own == levels) | (jnp.isnan(own) & jnp.isnan(levels))
+        columns, levels = read[:, self.hot_columns], jnp.asarray(self.hot_levels)
+        hot = (columns == levels) | (jnp.isnan(columns) & jnp.isnan(levels))
         return jnp.concatenate([dense, hot.astype(jnp.float32)], axis=1)
 
     def shaped(self, read: jax.Array) -> jax.Array:

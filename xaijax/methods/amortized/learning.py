@@ -77,7 +77,7 @@ def learn(
         0.0, recipe.learning_rate, max(1, int(WARM * recipe.total)), recipe.total + 1
     )
     optimiser = optax.adamw(rate, weight_decay=DECAY)
-    held = [jnp.asarray(one, jnp.float32) for one in (training.read, training.full)]
+    held = [jnp.asarray(array, jnp.float32) for array in (training.read, training.full)]
     wanted = jnp.asarray(training.values, jnp.float32)
     scale = np.asarray(predictor.scale, np.float32)
 
@@ -111,7 +111,7 @@ def learn(
 
 def validation_error(predictor: Predictor, params: Any, rows: Lesson) -> float:
     """Mean squared error in units of the values' spread; infinite for NaN."""
-    line = np.zeros(1 + predictor.told_by)
+    line = np.zeros(1 + predictor.feature_count)
     values, _ = predictor.of(params, line, rows.read, rows.full)
     error = float(np.mean(((values - rows.values) / predictor.scale) ** 2))
     return error if np.isfinite(error) else np.inf
@@ -166,4 +166,4 @@ def read_split(N: int, judge: Any, confidence: float, seed: int) -> RowSplit:
 def read_share(fallback: Any) -> float:
     """Reads a number from 0 to 1."""
     what = "a share of the rows, from 0 (none) to 1 (all)"
-    return checks.number(fallback, "fallback", what, lambda one: 0 <= one <= 1)
+    return checks.number(fallback, "fallback", what, lambda x: 0 <= x <= 1)

@@ -43,7 +43,7 @@ class Predictor:
 
     def __post_init__(self) -> None:
         self._program = jax.jit(self._of_tile)
-        self._told = jax.jit(lambda params, read, full: self.values(params, read, full)[1])
+        self._features = jax.jit(lambda params, read, full: self.values(params, read, full)[1])
 
     def learned(self, params: Any) -> None:
         """Sets the network's parameters."""
@@ -51,7 +51,7 @@ class Predictor:
         self.network = replace(self.network, params=params)
 
     @cached_property
-    def told_by(self) -> int:
+    def feature_count(self) -> int:
         """The number D of features for the difficulty."""
         rows = jax.ShapeDtypeStruct((TILE, len(self.inputs.mean)), jnp.float32)
         full = jax.ShapeDtypeStruct((TILE, len(self.base)), jnp.float32)
@@ -62,16 +62,15 @@ class Predictor:
 
         full: f(x) [R, K].
         """
-        base, centre, scale, known = (
-            np.asarray(one, np.float32) for one in (self.base, self.centre, self.scale, self.known)
-        )
+        arrays = self.base, self.centre, self.scale, self.known
+        base, centre, scale, known = (np.asarray(array, np.float32) for array in arrays)
         with jax.default_matmul_precision("highest"):
-            raw, told = self.network.apply(params, read, (full - known[0]) / known[1])
+            raw, features = self.network.apply(params, read, (full - known[0]) / known[1])
         values = raw.reshape(-1, *centre.shape) * scale + centre
         gap = full - base - values.sum(axis=1)
         values = values + gap[:, None] / len(centre)
-        own = (values / scale).reshape(len(values), -1)
-        return values, jnp.concatenate([told, own, jnp.abs(own)], axis=1)
+        scaled = (values / scale).reshape(len(values), -1)
+        return values, jnp.concatenate([features, scaled, jnp.abs(scaled)], axis=1)
 
     def of(
         self, params: Any, line: np.ndarray, read: np.ndarray, full: np.ndarray
@@ -83,28 +82,28 @@ class Predictor:
         values, height = np.empty((len(read), *self.centre.shape)), np.empty(len(read))
         line = line.astype(np.float32)
         coming = [
-            (here, self._program(params, line, *_filled(read[here], full[here])))
-            for here in _tiles(len(read))
+            (tile, self._program(params, line, *_filled(read[tile], full[tile])))
+            for tile in _tiles(len(read))
         ]
-        for here, (part, heights) in coming:
-            n = len(read[here])
-            values[here], height[here] = np.asarray(part)[:n], np.asarray(heights)[:n]
+        for tile, (part, heights) in coming:
+            n = len(read[tile])
+            values[tile], height[tile] = np.asarray(part)[:n], np.asarray(heights)[:n]
         values += ((full - self.base - values.sum(axis=1)) / values.shape[1])[:, None]
         return values, height
 
-    def told(self, params: Any, read: np.ndarray, full: np.ndarray) -> np.ndarray:
+    def features(self, params: Any, read: np.ndarray, full: np.ndarray) -> np.ndarray:
         """The features for the difficulty of rows, float64 [N, D]."""
         parts = [
-            np.asarray(self._told(params, *_filled(read[here], full[here])), np.float64)
-            for here in _tiles(len(read))
+            np.asarray(self._features(params, *_filled(read[tile], full[tile])), np.float64)
+            for tile in _tiles(len(read))
         ]
         return np.concatenate(parts)[: len(read)]
 
     def _of_tile(self, params: Any, line: jax.Array, read: jax.Array, full: jax.Array) -> Any:
         self.traces += 1
-        values, told = self.values(params, read, full)
+        values, features = self.values(params, read, full)
         with jax.default_matmul_precision("highest"):
-            return values, line[0] + told @ line[1:]
+            return values, line[0] + features @ line[1:]
 
 
 def _tiles(rows: int) -> list[slice]:
@@ -156,7 +155,7 @@ def dense(inputs: Inputs, hidden: tuple[int, ...], K: int, outputs: int, seed: i
     return Network(apply, layers)
 
 
-def given(model: Model, inputs: Inputs, outputs: int) -> Network:
+def trainable(model: Model, inputs: Inputs, outputs: int) -> Network:
     """The user's own module, as `as_model` made it: standardised rows [R, *F] -> [R, P K].
 
     Its float arrays are trained; others stay as they are.
@@ -188,10 +187,10 @@ def given(model: Model, inputs: Inputs, outputs: int) -> Network:
         return values.reshape(len(rows), -1), jnp.concatenate([inputs.encoded(read), known], axis=1)
 
     seven = jax.ShapeDtypeStruct((7, *inputs.shape), jnp.float32)  # which no module gives by chance
-    found = jax.eval_shape(answer, model.params, seven)
-    if found.size != 7 * outputs:
+    result = jax.eval_shape(answer, model.params, seven)
+    if result.size != 7 * outputs:
         raise InputError(
-            f"network={model.name} gives {found.size // 7} numbers for a row, but there are "
+            f"network={model.name} gives {result.size // 7} numbers for a row, but there are "
             f"{outputs} values, one for each player and output. Make its last layer that wide."
         )
     return Network(apply, [jnp.asarray(leaves[n]) for n in trained])

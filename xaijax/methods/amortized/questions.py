@@ -16,9 +16,11 @@ from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.pickling import made_of
 from xaijax.core.typing import Progress
 from xaijax.estimators.driver import InstanceValues, sampled
+from xaijax.games.measure.replacement.tree_paths import TreePaths
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import EstimatorChoice, warn_unmet
 from xaijax.methods.explainer.explainer import Explainer
+from xaijax.methods.explainer.levels import refuse_levels
 from xaijax.methods.explainer.record import explanation, with_one_base
 from xaijax.players.index import named
 from xaijax.players.players import of_some_rows
@@ -41,6 +43,8 @@ class Teacher:
                 f"explainer must be an xaijax.Explainer, got {type(explainer).__name__}."
             )
         evaluator = explainer._evaluator
+        TreePaths.refuse(explainer._given[0], "explainer has TreePaths(), which need no network.")
+        refuse_levels(explainer, "a network learns the values of one level")
         if evaluator is None or hasattr(evaluator.engine.replacement.table, "baseline_fn"):
             raise InputError(
                 "explainer has a baseline or players for each instance. Give background rows and "
@@ -168,9 +172,9 @@ def rows_at(rows: Any, places: np.ndarray) -> Any:
     return rows_of(rows.array if isinstance(rows, MappedRows) else rows).take(places)
 
 
-def rows_between(rows: Any, here: slice) -> Any:
+def rows_between(rows: Any, at: slice) -> Any:
     """The same from one position to another."""
-    return rows[here] if isinstance(rows, MappedRows) else rows_of(rows).part(here.start, here.stop)
+    return rows[at] if isinstance(rows, MappedRows) else rows_of(rows).part(at.start, at.stop)
 
 
 def count_of(rows: Any) -> int:
@@ -207,8 +211,8 @@ def _answer(
     seeds = np.random.SeedSequence([explainer.seed, seed]).generate_state(len(groups))
     drawing = choice.sampler, named(explainer.index), choice.budget
     parts = [
-        sampled(game, some, *drawing, int(one), choice.rule)
-        for some, one in zip(groups, seeds, strict=True)
+        sampled(game, group, *drawing, int(state), choice.rule)
+        for group, state in zip(groups, seeds, strict=True)
     ]
     drawn = InstanceValues.joined(parts)
     warn_unmet(drawn, choice)

@@ -13,7 +13,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.rules.bins import Bins
 from xaijax.games.rules.game import RuleGame, reaching
 from xaijax.methods.anchors.problem import AnchorProblem, refuse_empty, refuse_strangers
-from xaijax.methods.anchors.search import Found, bounds_of
+from xaijax.methods.anchors.search import SearchResult, bounds_of
 from xaijax.methods.anchors.settings import DEFAULTS, one_row, refuse_search
 from xaijax.results.rules import Rules
 from xaijax.tables.rows import rows_of
@@ -25,7 +25,7 @@ def evaluated(
     predicates: Any,
     x: Any,
     options: tuple[float, float, int],
-) -> tuple[Any, Found, str]:
+) -> tuple[Any, SearchResult, str]:
     """(the game of x, what was found, the search); options: threshold, delta, number of draws.
 
     searches: as requested, and as resolved for `explain`. If a given interval is on a column that
@@ -48,12 +48,16 @@ def evaluated(
             text = column.words(column.predicate(1, None))
             raise InputError(f"predicates: x does not satisfy {text!r}.")
     search = _search(problem, searches, bins)
-    game = problem.game(rows, count, bins=bins)
+    row_count = count
+    if search in ("exact", "table"):
+        assert problem.space is not None
+        row_count = len(problem.space.with_bins(bins).listed(search)[1])
+    game = problem.game(rows, count, bins=bins, row_count=row_count)
     problem.refuse_answers(game.own)
     rule = np.zeros((1, problem.F), bool)
     rule[0, used] = True
     refuse_empty(problem, game, rule, bins, numbers, rows)
-    result = Found.empty(1, problem.F)
+    result = SearchResult.empty(1, problem.F)
     result.rules = rule
     zero = np.zeros(1, np.int64)
     if game.cover is not None:
@@ -102,7 +106,7 @@ def measured_again(problem: AnchorProblem, rules: Any, X: Any, draws: int, seed:
         features[n, list(rule.features)] = True
     low, high = _ranges(problem, rules, rows)
     precisions = []
-    for first, game in problem.games(rows, 1, 1, seed):
+    for first, game in problem.games(rows, draws, 1, 1, seed):
         masks = features[first : first + game.N]
         if isinstance(game, RuleGame):
             game.keep_ranges(low[first : first + game.N], high[first : first + game.N])
@@ -131,15 +135,15 @@ def _ranges(problem: AnchorProblem, rules: Rules, rows: Any) -> tuple[np.ndarray
             j = predicate[0]
             if len(predicate) != 3:
                 continue
-            ends = problem.bins.columns[j].range_of(predicate)
-            wider = ends is not None and ends != (low[n, j], low[n, j])
-            if ends is None or (wider and not ranged[j]):
+            bounds = problem.bins.columns[j].range_of(predicate)
+            wider = bounds is not None and bounds != (low[n, j], low[n, j])
+            if bounds is None or (wider and not ranged[j]):
                 said = problem.bins.columns[j].words(predicate)
                 why = "its weights= draw within one bin"
-                why = "its bins have other edges" if ends is None else why
+                why = "its bins have other edges" if bounds is None else why
                 raise InputError(
                     f"rules: that of X row {n} says {said!r}, which this explainer cannot draw: "
                     f"{why}. Check rules by the explainer that found them."
                 )
-            low[n, j], high[n, j] = ends
+            low[n, j], high[n, j] = bounds
     return low, high

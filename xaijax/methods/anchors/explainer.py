@@ -13,7 +13,7 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError
-from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Progress, Rows
+from xaijax.core.typing import AnswerPath, AnyModel, ArrayLike, Devices, PlayerSpec, Progress, Rows
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.queries import full_rows_cost
 from xaijax.games.rules.game import as_encoded
@@ -25,13 +25,14 @@ from xaijax.methods.anchors.search import FIRST, explained, found_rules
 from xaijax.methods.anchors.settings import (
     SEARCHES,
     SearchSettings,
+    asked_of_search,
     auto_search,
     refuse_search,
     rows_of_search,
     settings_of,
 )
 from xaijax.methods.anchors.widening import refuse_widening
-from xaijax.methods.progress import plan_of
+from xaijax.methods.record import plan_of
 from xaijax.models import explainer_class
 from xaijax.results.plan import Plan
 from xaijax.results.rules import Rule, Rules
@@ -105,11 +106,8 @@ class AnchorExplainer:
             they are, and its coverage is None.
         target: str or None. Name of what is predicted, for the sentence ("Survived").
         table_rows: int. Draws in the table of search="table".
-        max_memory: int or None. Bytes that a run may use by its plan. None: half of the memory that
-            is free when first needed, or the environment's `XAIJAX_MEMORY_LIMIT`.
-        devices: None (all local JAX devices), a number of them, or a list of `jax.Device`.
-        tile: int or None. Model rows in one model call, a power of two of at least 32. None:
-            automatic.
+        {memory}
+        {path}
 
     Raises:
         InputError, InputTypeError: an argument is not accepted; raised before the model is called.
@@ -157,9 +155,11 @@ class AnchorExplainer:
         max_memory: int | None = None,
         devices: Devices = None,
         tile: int | None = None,
+        path: AnswerPath = "auto",
     ) -> None:
-        given = {name: one for name, one in locals().items() if name not in ("self", "target")}
-        self._problem = AnchorProblem(given)
+        options = {k: v for k, v in locals().items() if k not in ("self", "target")}
+        self._problem = AnchorProblem(options)
+        self.path = self._problem.evaluator.engine.limits.path
         self.target = checks.text(target, "target", none=True)
         self._choice = auto_search(self._problem.space, model)
 
@@ -266,8 +266,8 @@ class AnchorExplainer:
         rows = self._problem.read(X)
         self._refuse_large(settings)
         reason = "as asked" if search != "auto" else self._choice.reason
-        found = explained(self._problem, settings, rows, progress, self.target, reason)
-        return replace(found, instance_index=rows_of(X).index)
+        rules = explained(self._problem, settings, rows, progress, self.target, reason)
+        return replace(rules, instance_index=rows_of(X).index)
 
     def plan(
         self,
@@ -339,8 +339,8 @@ class AnchorExplainer:
         count = checks.whole_number(samples, "samples")
         self._problem.refuse_draws(count, f"samples={count:,}")
         searches = (search, self._resolved(search))
-        game, found, used = evaluated(self._problem, searches, predicates, x, (tau, error, count))
-        return found_rules(self._problem, game, found, used, self.target)[0]
+        game, result, used = evaluated(self._problem, searches, predicates, x, (tau, error, count))
+        return found_rules(self._problem, game, result, used, self.target)[0]
 
     def check(self, rules: Rules, X: Rows, samples: int = 10_000, seed: int = 1) -> np.ndarray:
         """Measures the precision of rules again, on fresh draws.
@@ -397,6 +397,7 @@ def plan_of_search(problem: AnchorProblem, settings: SearchSettings, rows: Any) 
     """About what a search for the rules of these rows asks for; probes the model."""
     rows = as_encoded(problem.evaluator, rows)
     game = GameRun(problem.evaluator, rows, asks=False)
+    game.coalitions = problem.coalitions(asked_of_search(problem.space, settings, problem.F))
     shorten_tiles(game)
     backend, cost = game.backend(), game.cost
     full_rows_cost(game)
@@ -410,8 +411,8 @@ def plan_of_search(problem: AnchorProblem, settings: SearchSettings, rows: Any) 
         # Weights that balance classes are known once the model has answered the data.
         if problem.space is not None and not problem.balanced:
             first = problem.F * (draws if settings.finite else min(settings.batch_size, FIRST))
-            given = game, settings.search, settings.finite, first, rules * draws
-            recipe, runs = problem.asker().cost(*given)
+            arguments = game, settings.search, settings.finite, first, rules * draws
+            recipe, runs = problem.asker().cost(*arguments)
             cost.add_runs(runs, recipe)
-    cost.hold(**backend.held, **problem.held(settings, game.N))
+    cost.reserve(**backend.held, **problem.held(settings, game.N))
     return plan_of(game, settings.search, pairs=False)

@@ -103,7 +103,7 @@ class AnchorProblem:
             self.space = SPACES[named](replacement, self.bins, flip, count)
         if self.bins is None:  # rules are about players, which have their own names
             self.names = tuple(self.players.names)
-        limits = limits_of("auto", args.max_memory, args.devices, args.tile)
+        limits = limits_of("auto", args.max_memory, args.devices, args.tile, args.path)
         self.evaluator = Evaluator(self.explained_model, replacement, singles, limits)
         if self.space is not None:  # a draw: donor, weight, flags
             self._refuse(64 * self.space.table_rows, f"table_rows={self.space.table_rows:,}")
@@ -128,9 +128,7 @@ class AnchorProblem:
         rows = rows[:] if not isinstance(rows, np.ndarray) and hasattr(rows, "then") else rows
         if self.space is not None and (exact := self._exact(X, "X", "the data")) is not None:
             rows = exact
-        if isinstance(self.players, PerInstancePlayers):
-            self.players.refuse_others(len(rows_of(rows)))
-        self.players.refuse_unclear(len(rows_of(rows)))
+        self.players.refuse_others(len(rows_of(rows)))
         if self.bins is not None:
             self.bins.refuse_unseen(rows, self.bins.of(rows))
         return rows
@@ -141,12 +139,17 @@ class AnchorProblem:
             return None
         return self.table.read_exactly(X, name, self.model.allow_nan, owner)
 
-    def games(self, rows: Any, coverage_samples: int, beam: int, seed: int | None = None) -> Any:
-        """(first position, game) of as many instances as fit into memory together."""
-        step = self.at_a_time(beam, coverage_samples)
-        for first in range(0, len(rows_of(rows)), step):
+    def games(
+        self, rows: Any, row_count: int, coverage_samples: int, beam: int, seed: int | None = None
+    ) -> Any:
+        """(first position, game) of as many instances as fit into memory together; row_count:
+        model rows of an instance, approximately.
+        """
+        step, N = self.at_a_time(beam, coverage_samples), len(rows_of(rows))
+        for first in range(0, N, step):
             part = rows_of(rows).part(first, first + step)
-            yield first, self.game(part, coverage_samples, seed, first)
+            of_all = -(-row_count * N // len(rows_of(part)))  # the path is that of all N together
+            yield first, self.game(part, coverage_samples, seed, first, row_count=of_all)
 
     def game(
         self,
@@ -155,18 +158,25 @@ class AnchorProblem:
         seed: int | None = None,
         first: int = 0,
         bins: Bins | None = None,
+        row_count: int | None = None,
     ) -> Any:
         """The game of these rows.
 
         seed: for separate draws; first: the position of the rows in X; bins: in place of those of
-        the explainer.
+        the explainer; row_count: model rows of an instance, by which a path is chosen; None: tiles.
         """
+        coalitions = None if row_count is None else self.coalitions(row_count)
         if self.sampler is None:
-            return RuleGame(self.asker(bins, seed), rows, first)
+            return RuleGame(self.asker(bins, seed), rows, first, coalitions)
         bins = self.bins if bins is None else bins
         what = self.evaluator, self.score, self.sampler, bins, self.players
         seed = self.seed if seed is None else seed
-        return SampledGame(*what, seed, coverage_samples, rows, first)
+        return SampledGame(*what, seed, coverage_samples, rows, first, coalitions)
+
+    def coalitions(self, row_count: int) -> Callable[[int], int]:
+        """`GameRun.coalitions` if an instance needs `row_count` model rows."""
+        donors = self.evaluator.engine.replacement.count
+        return lambda P: -(-row_count // donors)
 
     def asker(self, bins: Bins | None = None, seed: int | None = None) -> RuleAsker:
         """The loop and arrays of the space; for other bins or another seed they are made anew."""
@@ -257,8 +267,8 @@ class AnchorProblem:
         """
         each = self._bytes_of_search(beam, samples)
         wide = f"beam_size={beam:,}"
-        own = self.sampler is not None and self.bins is not None
-        self._refuse(each, f"coverage_samples={samples:,} with {wide}" if own else wide)
+        sampled = self.sampler is not None and self.bins is not None
+        self._refuse(each, f"coverage_samples={samples:,} with {wide}" if sampled else wide)
         engine = self.evaluator.engine
         return max(1, min(engine.rows_at_a_time, engine.memory.fits("results", each)))
 
@@ -277,11 +287,11 @@ def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:
     return decided, codes, Score(Agrees(), reads_own=True)
 
 
-def _names(given: Any, table: Any, data: Any) -> tuple[str, ...]:
+def _names(feature_names: Any, table: Any, data: Any) -> tuple[str, ...]:
     labels = table.feature_names or tuple(column_labels(table.shape))
-    if given is None:
+    if feature_names is None:
         return tuple(labels)
-    names = tuple(str(one) for one in checks.listed(given, "feature_names"))
+    names = tuple(str(name) for name in checks.listed(feature_names, "feature_names"))
     checks.unique_names(names, "feature_names")
     if len(names) != len(labels):
         raise InputError(
@@ -324,9 +334,9 @@ def refuse_unsupported(problem: AnchorProblem, game: RuleGame | SampledGame, bef
     lost = np.flatnonzero(~game.allowed().any(axis=1))
     if len(lost) and isinstance(game, RuleGame):
         n = int(lost[0])
-        rows, own = rows_of(game.rows).part(n, n + 1), game.bins[n : n + 1]
+        rows, bins = rows_of(game.rows).part(n, n + 1), game.bins[n : n + 1]
         first = np.arange(problem.F)[None] == 0
-        text = game.read_bins.said(rows, first, own, own)[0][1][0]
+        text = game.read_bins.said(rows, first, bins, bins)[0][1][0]
         raise InputError(
             f"X row {before + n}: no data row satisfies any of its predicates, such as {text!r}. "
             "Use coarser bins, or perturbation='row'."
@@ -337,9 +347,9 @@ def refuse_strangers(problem: AnchorProblem, rules: Rules, rows: Any) -> None:
     """Raises InputError if a row, as read, does not satisfy its rule."""
     if problem.bins is None:
         return
-    given = rows_of(rows)
+    instances = rows_of(rows)
     for n, rule in enumerate(rules):
-        if not rule.applies(given.part(n, n + 1))[0]:
+        if not rule.applies(instances.part(n, n + 1))[0]:
             raise InputError(
                 f"X row {n} does not satisfy its rule (IF {' AND '.join(rule.rule)}). Give the "
                 "rows that explain had, in their order."

@@ -15,10 +15,9 @@ import numpy as np
 from xaijax.core.errors import EnumerationLimitError
 from xaijax.core.typing import Progress
 from xaijax.methods.anchors.problem import AnchorProblem, refuse_unsupported
-from xaijax.methods.anchors.settings import SearchSettings, warn_long_search
+from xaijax.methods.anchors.settings import SearchSettings, asked_of_search, warn_long_search
 from xaijax.methods.anchors.widening import widen
-from xaijax.methods.progress import progress_bar
-from xaijax.methods.record import VERSIONS, cost
+from xaijax.methods.record import VERSIONS, cost, path_of, progress_bar
 from xaijax.results.rules import AS_IT_IS, Rule, Rules
 from xaijax.tables.rows import rows_of
 from xaijax_kernels.games.sampling import HELD_OUT, words
@@ -30,7 +29,7 @@ FIRST = 20  # draws that a candidate gets before it is compared
 MOST_WAITING = 1 << 16  # rules of one instance that wait in the search for the optimum
 OWN_VALUES = "tested at the instance's own values"
 
-Told = Callable[[int], Any]  # reports how many more instances are done
+Report = Callable[[int], Any]  # reports how many more instances are done
 
 
 def bounds_of(
@@ -42,7 +41,7 @@ def bounds_of(
 
 
 @dataclass
-class Found:
+class SearchResult:
     """The results of a search; every array begins with the axis N."""
 
     rules: np.ndarray  # bool [N, F]
@@ -56,8 +55,8 @@ class Found:
     widened: int = 0  # rules that were widened
 
     @classmethod
-    def empty(cls, N: int, F: int) -> Found:
-        """A plan that asks nothing yet."""
+    def empty(cls, N: int, F: int) -> SearchResult:
+        """Returns a result without rules, for N instances of F columns."""
         lost = np.full(N, np.nan)
         zero = np.zeros(N, np.int64)
         held = np.zeros(N, bool)
@@ -65,8 +64,8 @@ class Found:
 
 
 def search(
-    game: Any, settings: SearchSettings, seed: int, report: Told = lambda done: None
-) -> Found:
+    game: Any, settings: SearchSettings, seed: int, report: Report = lambda done: None
+) -> SearchResult:
     """The rules of all instances of the game."""
     searched = (lambda done: None) if settings.widen else report
     if settings.finite:
@@ -114,9 +113,9 @@ def bandit(game: Any, settings: SearchSettings) -> BeamSearch:
     )
 
 
-def by_draws(game: Any, beam: BeamSearch, report: Told = lambda done: None) -> Found:
+def by_draws(game: Any, beam: BeamSearch, report: Report = lambda done: None) -> SearchResult:
     """Makes the draws that the search needs, until every instance is done."""
-    result = Found.empty(game.N, game.F)
+    result = SearchResult.empty(game.N, game.F)
     state = beam.init(np.arange(game.N), game.allowed())
     while True:
         wanted = beam.step(state)
@@ -135,7 +134,7 @@ def by_draws(game: Any, beam: BeamSearch, report: Told = lambda done: None) -> F
         result.rounds += 1
 
 
-def _write(result: Found, beam: BeamSearch, state: Any) -> None:
+def _write(result: SearchResult, beam: BeamSearch, state: Any) -> None:
     n, draws = state.row, np.maximum(state.best_draws, 1)
     result.rules[n] = state.best
     p = state.best_hits / draws
@@ -146,7 +145,7 @@ def _write(result: Found, beam: BeamSearch, state: Any) -> None:
     result.samples[n] = state.spent
 
 
-def by_lists(game: Any, settings: SearchSettings, seed: int, report: Told) -> Found:
+def by_lists(game: Any, settings: SearchSettings, seed: int, report: Report) -> SearchResult:
     """Searches by known precisions; with `confirm` on a share of the data, then tests on the
     rest.
     """
@@ -156,7 +155,7 @@ def by_lists(game: Any, settings: SearchSettings, seed: int, report: Told) -> Fo
     if settings.confirm is not None:
         held = held_out(space.B, settings.confirm, seed)
         shares = space.shares(kind, np.stack([~held, held], axis=1))
-    result = Found.empty(game.N, game.F)
+    result = SearchResult.empty(game.N, game.F)
 
     def precision(who: np.ndarray, rules: np.ndarray, share: int) -> tuple[np.ndarray, np.ndarray]:
         result.rounds += 1
@@ -182,7 +181,7 @@ def by_lists(game: Any, settings: SearchSettings, seed: int, report: Told) -> Fo
 Ranked = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _ranked(game: Any, settings: SearchSettings, precision: Any, report: Told) -> Ranked:
+def _ranked(game: Any, settings: SearchSettings, precision: Any, report: Report) -> Ranked:
     """The accepted rules [N, T], the best first, and the most precise of all rules.
 
     With a confirmation T is the width of the beam, else 1. Without a beam it is the optimum.
@@ -201,9 +200,9 @@ def _ranked(game: Any, settings: SearchSettings, precision: Any, report: Told) -
     ranked: Any = (*accepted, np.zeros((N, F), bool), np.zeros(N), np.zeros(N))
     while len(state.row):
         rules = state.asked_rules if width is None else state.rules
-        asked = state.asked_cover >= 0 if width is None else state.valid
-        n, a = np.nonzero(asked)
-        values = np.zeros(asked.shape)
+        valid = state.asked_cover >= 0 if width is None else state.valid
+        n, a = np.nonzero(valid)
+        values = np.zeros(valid.shape)
         values[n, a] = precision(state.row[n], rules[n, a], 0)[0]
         exact.step(state, values)
         if width is None and state.waits.shape[1] > MOST_WAITING:
@@ -219,7 +218,9 @@ def _ranked(game: Any, settings: SearchSettings, precision: Any, report: Told) -
     return ranked
 
 
-def _confirm(result: Found, ranked: Ranked, settings: SearchSettings, precision: Any) -> None:
+def _confirm(
+    result: SearchResult, ranked: Ranked, settings: SearchSettings, precision: Any
+) -> None:
     """Tests the rules that held on the held-out rows; delta is split over the tested rules."""
     rules, cover, _, lead, lead_cover, _ = ranked
     tried = cover >= 0
@@ -270,8 +271,11 @@ def explained(
     started, before = time.perf_counter(), problem.evaluator.start()
     rules: list[Rule] = []
     rounds = model_rows = widened = 0
+    path = "tiled"
     with progress_bar(progress, len(rows_of(rows)), "instances") as bar:
-        for _, game in problem.games(rows, settings.coverage_samples, settings.beam_size or 1):
+        row_count = asked_of_search(problem.space, settings, problem.F)
+        beam = settings.beam_size or 1
+        for _, game in problem.games(rows, row_count, settings.coverage_samples, beam):
             problem.refuse_answers(game.own)
             if not rules:
                 warn_long_search(problem, game, settings, len(rows_of(rows)))
@@ -280,6 +284,7 @@ def explained(
             rules += found_rules(problem, game, result, settings.search, target)
             rounds += result.rounds
             widened += result.widened
+            path = path_of(game.questions)
             model_rows += game.rows_asked + game.questions.count.distinct
     evaluator, seconds = problem.evaluator, time.perf_counter() - started
     clock = evaluator.clock
@@ -291,6 +296,7 @@ def explained(
         "rounds": rounds,
         "widened": widened,
         "model_rows": model_rows,
+        "path": path,
         "padded_rows": clock.padded_rows - before.padded_rows,
         **cost(evaluator.engine, clock, before, seconds),
         "devices": tuple(map(str, evaluator.engine.devices)),
@@ -313,13 +319,13 @@ def explained(
 
 
 def found_rules(
-    problem: AnchorProblem, game: Any, result: Found, search: str, target: str | None
+    problem: AnchorProblem, game: Any, result: SearchResult, search: str, target: str | None
 ) -> list[Rule]:
     """The Rule of each instance of the game; target: what is predicted, for the sentences."""
     rows = game.rows
     single = getattr(rows, "dtype", None) == np.float32
     if single and game.read_bins is not None:  # for `applies`, data have more digits
-        single = all(one.single for one in game.read_bins.columns)
+        single = all(column.single for column in game.read_bins.columns)
     # Columns with bins that a rule keeps at the instance's own value.
     own_values = np.zeros(problem.F, bool)
     if problem.space is not None and problem.space.KEEPS_OWN:

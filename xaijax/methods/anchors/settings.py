@@ -53,7 +53,7 @@ class SearchSettings:
 def settings_of(
     F: int,
     search: str,
-    asked: str,
+    word: str,
     *,
     threshold: Any = 0.95,
     delta: Any = None,
@@ -66,14 +66,14 @@ def settings_of(
     confirm: Any = None,
     widen: bool = False,
 ) -> SearchSettings:
-    """Reads the settings. search: resolved; asked: as it was given, for messages.
+    """Reads the settings. search: resolved; word: as it was given, for messages.
 
     It raises InputError, also for settings that the search would ignore.
     """
     tau = checks.share(threshold, "threshold", top=True)
     share = None if confirm is None else checks.share(confirm, "confirm")
     options = {"delta": delta, "epsilon": epsilon, "stop_epsilon": stop_epsilon}
-    _refuse_unused(options, search, asked, share)
+    _refuse_unused(options, search, word, share)
     read = {
         name: DEFAULTS[name] if value is None else checks.share(value, name)
         for name, value in options.items()
@@ -100,7 +100,7 @@ def settings_of(
     )
 
 
-def _refuse_unused(options: dict[str, Any], search: str, asked: str, confirm: float | None) -> None:
+def _refuse_unused(options: dict[str, Any], search: str, word: str, confirm: float | None) -> None:
     """Raises InputError for settings that the search would ignore."""
     used = {
         "exact": () if confirm is None else ("delta", "stop_epsilon"),
@@ -108,7 +108,7 @@ def _refuse_unused(options: dict[str, Any], search: str, asked: str, confirm: fl
         "kl-lucb": ("delta", "epsilon", "stop_epsilon"),
         "sar": ("delta", "stop_epsilon"),
     }[search]
-    which = f"search={asked!r}" + (f", which is {search!r} here," if asked != search else "")
+    which = f"search={word!r}" + (f", which is {search!r} here," if word != search else "")
     for name, value in options.items():
         if value is None or name in used:
             continue
@@ -121,7 +121,7 @@ def _refuse_unused(options: dict[str, Any], search: str, asked: str, confirm: fl
     if confirm is not None and search not in ("exact", "table"):
         raise InputError(
             f"confirm={confirm!r} holds out data for search='exact' and 'table', not for "
-            f"{asked!r}. Leave it out."
+            f"{word!r}. Leave it out."
         )
 
 
@@ -193,6 +193,14 @@ def rows_of_search(space: Perturbation | None, settings: SearchSettings, F: int)
         assert space is not None
         return rules, len(space.listed(settings.search)[1])
     return rules, max(BANDIT_DRAWS, settings.batch_size)
+
+
+def asked_of_search(space: Perturbation | None, settings: SearchSettings, F: int) -> int:
+    """Model rows of an instance in a search, approximately; see `rows_of_search`."""
+    if space is not None and space.ASKS_DATA:
+        return space.B
+    rules, draws = rows_of_search(space, settings, F)
+    return rules * draws
 
 
 def warn_long_search(

@@ -28,7 +28,7 @@ from xaijax.methods.anchors.settings import SearchSettings
 from xaijax_kernels.rules.bandits import Arms, Validation, lower, widening_rate
 
 if TYPE_CHECKING:
-    from xaijax.methods.anchors.search import Found
+    from xaijax.methods.anchors.search import SearchResult
 
 DROP, LEFT, RIGHT = range(3)
 FRESH = 1 << 30  # the first draw: a search counts its draws from 0 and never gets this far
@@ -50,11 +50,11 @@ def refuse_widening(space: Perturbation | None, confirm: float | None) -> None:
 class Steps:
     """The current rules, and the steps that are left to try."""
 
-    def __init__(self, game: RuleGame, result: Found) -> None:
+    def __init__(self, game: RuleGame, result: SearchResult) -> None:
         self._game, self._found = game, result
         self.low, self.high = game.low.copy(), game.high.copy()  # of the rules; int32 [N, F]
         self._ranges = game.space.ranges()
-        self._last = np.array([one.count - 2 for one in game.read_bins.columns], int)
+        self._last = np.array([column.count - 2 for column in game.read_bins.columns], int)
         missing = game.asker.bins > self._last
         self._all_known = ~missing.any(axis=0)  # columns without missing values in the data
         # Coverage of each step, -1 if there is none; and the range's new end.
@@ -77,9 +77,9 @@ class Steps:
         """(rules bool [n, F], low int32 [N, F], high [N, F]) once these steps are made."""
         rules, low, high = self._found.rules[n], self.low.copy(), self.high.copy()
         rules[kind == DROP, f[kind == DROP]] = False
-        for ends, side in ((low, LEFT), (high, RIGHT)):
+        for bound, side in ((low, LEFT), (high, RIGHT)):
             moved = kind == side
-            ends[n[moved], f[moved]] = self._ends[n[moved], side, f[moved]]
+            bound[n[moved], f[moved]] = self._ends[n[moved], side, f[moved]]
         return rules, low, high
 
     def take(self, n: np.ndarray, kind: np.ndarray, f: np.ndarray) -> None:
@@ -190,11 +190,11 @@ class DrawnPrecisions:
 
 def widen(
     game: RuleGame,
-    result: Found,
+    result: SearchResult,
     settings: SearchSettings,
     report: Callable[[int], Any] = lambda done: None,
 ) -> None:
-    """Widens the accepted rules of `found`; the game then has their ranges.
+    """Widens the accepted rules of `result`; the game then has their ranges.
 
     report(k): k more instances are done.
     """

@@ -94,7 +94,7 @@ def _numbers(held: Any) -> np.ndarray:
     value.
     """
     if held.is_frame:
-        parts = [_column(one) for one in held.columns()]
+        parts = [_column(column) for column in held.columns()]
         table = np.concatenate(parts, axis=1)
     else:
         table = checks.real_numbers(held.matrix(), "rows").reshape(len(held), -1)
@@ -216,7 +216,7 @@ def background_spread(
     checks.one_of(method, "method", ("kmedoids", "random"))
     draws = checks.whole_number(draws, "draws", least=2)
     seed = checks.whole_number(seed, "seed", least=0)
-    wanted = [checks.whole_number(one, "sizes") for one in sizes]
+    wanted = [checks.whole_number(size, "sizes") for size in sizes]
     if not wanted:
         raise InputError("sizes: none is given; name at least one.")
     arguments = made_of(explainer)
@@ -241,7 +241,7 @@ def background_spread(
         spread.append(np.sqrt(variance.sum(axis=1).mean()))
         relative.append(variance.sum() / power if power > 0 else np.nan)
         by_player.append(np.sqrt(variance.mean(axis=(0, 2))))
-    moved, share, each = (np.array(one) for one in (spread, relative, by_player))
+    moved, share, each = (np.array(array) for array in (spread, relative, by_player))
     names = explainer.players.names
     return BackgroundSpread(np.array(wanted), draws, method, moved, share, each, names)
 

@@ -26,20 +26,20 @@ GIVE = "Give the explainers that made a and b, in this order."
 
 def refuse_others(a: Any, b: Any) -> None:
     """Raises InputError or InputTypeError for anything but two explanations of the same players."""
-    for name, one in (("a", a), ("b", b)):
-        checks.passed(one, name, Explanation, "an xaijax Explanation")
-        if len(one) < 2:
-            raise InputError(f"{name}: it has {len(one)} instances; a spread needs at least 2.")
-        if one.present is not None:
+    for name, side in (("a", a), ("b", b)):
+        checks.passed(side, name, Explanation, "an xaijax Explanation")
+        if len(side) < 2:
+            raise InputError(f"{name}: it has {len(side)} instances; a spread needs at least 2.")
+        if side.present is not None:
             raise InputError(
                 f"{name}: its instances have players of their own. Explain both by shared players."
             )
-        if not np.isfinite(one.values).all():
+        if not np.isfinite(side.values).all():
             raise InputError(f"{name}: it has values that are not finite; leave such rows out.")
-        if not one.exact and (one.std_errors is None or np.isnan(one.std_errors).any()):
+        if not side.exact and (side.std_errors is None or np.isnan(side.std_errors).any()):
             raise InputError(
-                f"{name}: it has no standard errors for some {one.kind!r} values. Raise budget= of "
-                "its Explainer, give samples= to a GradientExplainer, or compare exact values."
+                f"{name}: it has no standard errors for some {side.kind!r} values. Raise budget= "
+                "of its Explainer, give samples= to a GradientExplainer, or compare exact values."
             )
     if a.feature_names != b.feature_names:
         raise InputError(
@@ -93,7 +93,7 @@ def flat(values: np.ndarray) -> np.ndarray:
     return np.concatenate([rows, np.abs(rows)], axis=1)
 
 
-def shared_error(one: Explanation, confidence: float) -> np.ndarray:
+def shared_error(explanation: Explanation, confidence: float) -> np.ndarray:
     """Bound on the sampling error of the mean of all instances' values, [2 P K].
 
     All instances share coalitions, so errors of their values may have one sign: the mean of the
@@ -101,26 +101,26 @@ def shared_error(one: Explanation, confidence: float) -> np.ndarray:
     degrees of freedom, or of draws that a rule ended, count as normal errors with equally wide
     intervals at this confidence, for all values of an instance together.
     """
-    if one.exact or one.std_errors is None:
-        return np.zeros(2 * one.values[0].size)
+    if explanation.exact or explanation.std_errors is None:
+        return np.zeros(2 * explanation.values[0].size)
     from scipy.special import ndtri  # noqa: PLC0415 - `import xaijax` does not load scipy
 
-    half, _ = half_widths_together(one, confidence)
-    normal = float(ndtri(1 - (1 - confidence) / max(1, one.values[0].size) / 2))
+    half, _ = half_widths_together(explanation, confidence)
+    normal = float(ndtri(1 - (1 - confidence) / max(1, explanation.values[0].size) / 2))
     wide = np.where(np.isfinite(half), half / normal, 0.0)
-    error = np.maximum(one.std_errors, wide).mean(axis=0).reshape(-1)
+    error = np.maximum(explanation.std_errors, wide).mean(axis=0).reshape(-1)
     return np.concatenate([error, error])
 
 
-def rounding(one: Explanation) -> float:
+def rounding(explanation: Explanation) -> float:
     """Bound on the rounding error of a mean value, if the run recorded it; else 0."""
-    bound = one.stats.get("efficiency_bound")
+    bound = explanation.stats.get("efficiency_bound")
     return float(np.mean(bound)) if isinstance(bound, np.ndarray) else 0.0
 
 
 def same_draws(a: Explanation, b: Explanation) -> bool:
     """Whether the errors of two sampled explanations may be correlated."""
-    seeds = [one.stats.get("seed") for one in (a, b)]
+    seeds = [side.stats.get("seed") for side in (a, b)]
     return not (a.exact or b.exact) and (None in seeds or seeds[0] == seeds[1])
 
 
@@ -192,7 +192,7 @@ def compare(
     refuse_others(a, b)
     same = _paired(a, b, paired)
     refuse_other_outputs(a, b, ("a", "b"), same)
-    errors = [shared_error(one, level) for one in (a, b)]
+    errors = [shared_error(side, level) for side in (a, b)]
     mine, other = errors
     known = (mine + other) ** 2 if same_draws(a, b) else mine**2 + other**2
     old, new = flat(a.values), flat(b.values)
@@ -200,8 +200,8 @@ def compare(
     shifts, half = intervals(sides, known, level, exchanged=not same)
     half = half + np.where((half > 0) | (shifts != 0), rounding(a) + rounding(b), 0.0)
     shape = a.values.shape[1:]
-    shift, size_shift = (one.reshape(shape) for one in np.split(shifts, 2))
-    half, size_half = (one.reshape(shape) for one in np.split(half, 2))
+    shift, size_shift = (part.reshape(shape) for part in np.split(shifts, 2))
+    half, size_half = (part.reshape(shape) for part in np.split(half, 2))
     rows = row_shift = None
     if same:
         row_shift = np.sqrt(((b.values - a.values).reshape(len(a), -1) ** 2).sum(axis=1))
@@ -219,7 +219,7 @@ def compare(
         size_shift=size_shift,
         size_low=size_shift - size_half,
         size_high=size_shift + size_half,
-        sizes=np.stack([np.abs(one.values).mean(axis=0) for one in (a, b)]),
+        sizes=np.stack([np.abs(side.values).mean(axis=0) for side in (a, b)]),
         rows=rows,
         row_shift=row_shift,
         split=None if explainers is None else split_of(a, b, explainers, same, level),
@@ -249,10 +249,10 @@ def split_of(
             "explainers: give two, (explainer of a, explainer of b), each called as explainer(X)."
         )
     ea, eb = explainers
-    crossed = (b, a) if same and same_data(a, b) else (_asked(eb, a, b), _asked(ea, b, a))
-    old, old_by_b, new_by_a, new = (flat(one.values) for one in (a, crossed[0], crossed[1], b))
+    crossed = (b, a) if same and same_data(a, b) else (_crossed(eb, a, b), _crossed(ea, b, a))
+    old, old_by_b, new_by_a, new = (flat(side.values) for side in (a, crossed[0], crossed[1], b))
     four = (a, *crossed, b)
-    error = np.sum([shared_error(one, confidence) for one in four], axis=0) / 2
+    error = np.sum([shared_error(side, confidence) for side in four], axis=0) / 2
     both = np.concatenate([error, error]) ** 2
     rows = [
         np.concatenate([-(old + old_by_b), old_by_b - old], axis=1) / 2,
@@ -261,21 +261,21 @@ def split_of(
     if same:  # instance i is in both samples, whether its data changed or not
         shifts, half = intervals([rows[0] + rows[1]], both, confidence)
     else:  # each part with half the error probability, so that both hold together (Bonferroni)
-        by_data, by_model = zip(*(np.split(one, 2, axis=1) for one in rows), strict=True)
+        by_data, by_model = zip(*(np.split(part, 2, axis=1) for part in rows), strict=True)
         level = (1 + confidence) / 2
         data = intervals(by_data, error**2, level, exchanged=True)
         model = intervals(by_model, error**2, level)
-        shifts, half = (np.concatenate(one) for one in zip(data, model, strict=True))
-    half = half + np.where((half > 0) | (shifts != 0), sum(rounding(one) for one in four) / 2, 0.0)
+        shifts, half = (np.concatenate(pair) for pair in zip(data, model, strict=True))
+    half = half + np.where((half > 0) | (shifts != 0), sum(map(rounding, four)) / 2, 0.0)
     shape = a.values.shape[1:]
     parts = [
-        ShiftPart(*(one.reshape(shape) for one in (mean, mean - h, mean + h)))
+        ShiftPart(*(bound.reshape(shape) for bound in (mean, mean - h, mean + h)))
         for mean, h in zip(np.split(shifts, 4), np.split(half, 4), strict=True)
     ]
     return ShiftSplit(*parts)
 
 
-def _asked(
+def _crossed(
     explainer: Callable[[Any], Explanation], rows_of: Explanation, like: Explanation
 ) -> Explanation:
     """Explains the instances of one explanation with the other's explainer, in the other's form."""

@@ -17,12 +17,12 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.typing import Outputs, Rows
-from xaijax.estimators.driver import METHODS, InstanceValues, sampled
+from xaijax.estimators.driver import METHODS, Exact, InstanceValues, sampled
 from xaijax.games import queries
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.measure.replacement.rows import replacement_of, with_own
+from xaijax.games.measure.replacement.tree_paths import TreePaths
 from xaijax.games.measure.score import read_outputs, target_column
-from xaijax.games.queries import ExactCost
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import EstimatorChoice, choose, default_budget
 from xaijax.methods.explainer.explainer import Explainer
@@ -126,16 +126,17 @@ def judge(
         models" (BMVC 2018): deletion and insertion.
     """
     checks.passed(explainer, "explainer", Explainer, "the xaijax.Explainer of the true values")
+    TreePaths.refuse(explainer._given[0], "explainer has TreePaths(), which make no hybrid rows.")
     budget = None if budget is None else checks.whole_number(budget, "budget")
     checks.yes_or_no(curves, "curves")
     named = attributions(values)
     refuse_other_amounts_of(named, explainer)
-    known = {_count_of(one, "seed") for one in named.values()}
-    seeds = _seeds(seed, explainer.seed, {one for one in known if one is not None})
+    known = {_count_of(item, "seed") for item in named.values()}
+    seeds = _seeds(seed, explainer.seed, {used for used in known if used is not None})
     truth = truth_of(explainer, X, outputs, budget, seeds)
     shape, players = truth.values.shape, truth.explanation.feature_names
     refuse_other_outputs_of(named, truth.explanation)
-    read = {name: as_values(name, one, players, shape) for name, one in named.items()}
+    read = {name: as_values(name, item, players, shape) for name, item in named.items()}
     judged = Judgements(
         {
             name: Judgement(
@@ -279,7 +280,7 @@ def attributions(values: Any) -> dict[str, Any]:
         return {"values": values}
     if not values:
         raise InputError("values: got an empty dict; name at least one attribution.")
-    return {str(name): one for name, one in values.items()}
+    return {str(name): item for name, item in values.items()}
 
 
 def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> None:
@@ -291,24 +292,24 @@ def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> N
     amount = same_question.amount_of(facts)
     functions = functions_of(explainer.quantity)
     known = explainer.model.output_names
-    for name, one in named.items():
-        if isinstance(one, Explanation):
+    for name, attribution in named.items():
+        if isinstance(attribution, Explanation):
             called = f"values: {name!r}", "the explainer"
-            mine = same_question.amount_of(one.provenance, one.kind)
+            mine = same_question.amount_of(attribution.provenance, attribution.kind)
             same_question.refuse_other_amounts(mine, amount, called)
-            same_question.refuse_other_functions(one.stats, functions, called)
+            same_question.refuse_other_functions(attribution.stats, functions, called)
         if known is not None:
-            _refuse_turned(name, one, known)
+            _refuse_turned(name, attribution, known)
 
 
 def refuse_other_outputs_of(named: Mapping[str, Any], truth: Explanation) -> None:
     """Raises InputError for explanations of other outputs than the truth's, [N] or [K]."""
-    for name, one in named.items():
-        _refuse_turned(name, one, truth.output_names or ())
-        if isinstance(one, Explanation) and len(one) == len(truth):
-            one = one[:, :, 0] if one.values.shape[2:] == (1,) else one
+    for name, item in named.items():
+        _refuse_turned(name, item, truth.output_names or ())
+        if isinstance(item, Explanation) and len(item) == len(truth):
+            item = item[:, :, 0] if item.values.shape[2:] == (1,) else item
             called = f"values: {name!r}", "the explainer's answer"
-            same_question.refuse_other_outputs(one, truth, called, paired=True)
+            same_question.refuse_other_outputs(item, truth, called, paired=True)
 
 
 def _refuse_turned(name: str, value: Any, known: Sequence[str]) -> None:
@@ -324,9 +325,9 @@ def _refuse_turned(name: str, value: Any, known: Sequence[str]) -> None:
         )
 
 
-def _count_of(one: Any, name: str) -> int | None:
+def _count_of(attribution: Any, name: str) -> int | None:
     """A number in the stats of an xaijax Explanation; None: not known."""
-    count = one.stats.get(name) if isinstance(one, Explanation) else None
+    count = attribution.stats.get(name) if isinstance(attribution, Explanation) else None
     return int(count) if isinstance(count, int | np.integer) else None
 
 
@@ -411,8 +412,8 @@ def truth_of(
     seeds: [RUNS], the seeds of the sampled runs.
     """
     started, index = time.perf_counter(), named(explainer.index)
-    decide = partial(_choice, index=index, budget=budget)
-    rows, game, _, choice = explainer._begun(X, lambda done: None, decide, outputs=outputs)
+    decide = partial(_choice, exact=explainer.exact, budget=budget)
+    rows, game, choice = explainer._begun(X, lambda done: None, decide, outputs=outputs)
     before = game.evaluator.start()
     answer = _answer(explainer, game, choice, index, seeds)
     seconds = time.perf_counter() - started
@@ -423,14 +424,14 @@ def truth_of(
     return Truth(result, answer.values, errors**2, answer.full - answer.base, index.efficient)
 
 
-def _choice(game: GameRun, costs: ExactCost, index: Index, budget: int | None) -> EstimatorChoice:
+def _choice(game: GameRun, exact: Exact, budget: int | None) -> EstimatorChoice:
     """Chooses exact values where "auto" would; `SAMPLER` takes the rest, with a run's share of the
     budget.
     """
-    choice = choose(game, costs, "auto", index, budget)
+    choice = choose(game, exact, "auto", budget)
     if choice.sampler is None:
         return choice
-    least = METHODS[SAMPLER].smallest_budget(game.P, index)
+    least = METHODS[SAMPLER].smallest_budget(game.P, exact.index)
     total = max(default_budget(game.P), 4 * RUNS * game.P) if budget is None else budget
     if total < RUNS * least:
         raise InputError(

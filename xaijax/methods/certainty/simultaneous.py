@@ -55,8 +55,8 @@ def intervals(
         else each row may change its sign. A statistic that does not vary has the half-width 0, or
         its distance from 0 if its rows are too few for a test.
     """
-    means = [one.mean(axis=0) for one in samples]
-    parts = [one.var(axis=0, ddof=1) / len(one) for one in samples]
+    means = [sample.mean(axis=0) for sample in samples]
+    parts = [sample.var(axis=0, ddof=1) / len(sample) for sample in samples]
     variance = np.sum(parts, axis=0) + known
     shift = np.sum(means, axis=0)
     live = variance > 0
@@ -65,7 +65,7 @@ def intervals(
         return shift, half
     turned = _exchanges(samples) if exchanged else _flips(samples)
     rng = np.random.default_rng(1)
-    largest = np.concatenate([_largest(*one, known, rng) for one in turned])
+    largest = np.concatenate([_largest(*chunk, known, rng) for chunk in turned])
     chance = np.sort(largest)[ceil(confidence * len(largest) - 1e-9) - 1]
     if not np.isfinite(chance):  # too few rearrangements: no interval may be without 0
         half[~live] = np.abs(shift[~live])
@@ -75,8 +75,8 @@ def intervals(
     if live.any():
         error = np.sqrt(variance[live])
         away = [
-            (one[:, live] - mean[live]) / np.sqrt(len(one) * (len(one) - 1.0)) / error
-            for one, mean in zip(samples, means, strict=True)
+            (sample[:, live] - mean[live]) / np.sqrt(len(sample) * (len(sample) - 1.0)) / error
+            for sample, mean in zip(samples, means, strict=True)
         ]
         spread = np.sqrt(known[live]) / error
         dof = _least_dof([part[live] for part in parts], variance[live], samples)
@@ -91,10 +91,10 @@ Turned = tuple[list[np.ndarray], list[np.ndarray], list[int]]
 def _flips(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
     """Yields (sums [D, S], sums of squares [S], rows) of each sample, some D at a time."""
     rng = np.random.default_rng(0)
-    blocks = [_blocks(one, rng) for one in samples]
-    squares = [(one**2).sum(axis=0) for one in samples]
-    count = [len(one) for one in samples]
-    R, S = sum(len(one) for one in blocks), samples[0].shape[1]
+    blocks = [_blocks(sample, rng) for sample in samples]
+    squares = [(sample**2).sum(axis=0) for sample in samples]
+    count = [len(sample) for sample in samples]
+    R, S = sum(len(block) for block in blocks), samples[0].shape[1]
     # The signs of all rows together do not change |t|: the first row keeps its own.
     listed = 2 ** (R - 1) if R - 1 < CHANCES.bit_length() else CHANCES
     step = max(1, STEP // (R + 4 * S))
@@ -105,8 +105,8 @@ def _flips(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
         else:
             minus = rng.integers(0, 2, (len(places), R), dtype=np.int8)
             minus[places == 0] = 0
-        signs = np.split(1.0 - 2 * minus, np.cumsum([len(one) for one in blocks])[:-1], axis=1)
-        yield [sign @ one for sign, one in zip(signs, blocks, strict=True)], squares, count
+        signs = np.split(1.0 - 2 * minus, np.cumsum([len(block) for block in blocks])[:-1], axis=1)
+        yield [sign @ block for sign, block in zip(signs, blocks, strict=True)], squares, count
 
 
 def _exchanges(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
@@ -120,10 +120,10 @@ def _exchanges(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
     n, m = len(x), len(y)
     width = max(1, min(-(-(n + m) // BLOCKS), n // FEWEST))
     U, V = n // width, m // width
-    mixed = [one if width == 1 else np.random.default_rng(1).permutation(one) for one in (x, y)]
-    both = [np.concatenate([one, one**2], axis=1) for one in mixed]
-    cut = [one[: k * width].reshape(k, width, -1) for one, k in zip(both, (U, V), strict=True)]
-    blocks = np.concatenate([one.sum(axis=1) for one in cut])
+    mixed = [z if width == 1 else np.random.default_rng(1).permutation(z) for z in (x, y)]
+    both = [np.concatenate([z, z**2], axis=1) for z in mixed]
+    cut = [z[: k * width].reshape(k, width, -1) for z, k in zip(both, (U, V), strict=True)]
+    blocks = np.concatenate([z.sum(axis=1) for z in cut])
     left = both[0][U * width :].sum(axis=0)  # too few for a block: they stay
     total = both[0].sum(axis=0) + both[1].sum(axis=0)
     R, wide = len(blocks), blocks.shape[1]
@@ -149,7 +149,7 @@ def _exchanges(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
             mine = taken @ blocks
         mine += left
         sums, squares = zip(
-            *(np.split(one, 2, axis=1) for one in (mine, total - mine)), strict=True
+            *(np.split(part, 2, axis=1) for part in (mine, total - mine)), strict=True
         )
         yield [sums[0], -sums[1]], list(squares), [n, m]
 
@@ -189,7 +189,7 @@ def _least_dof(
     parts: Sequence[np.ndarray], variance: np.ndarray, samples: Sequence[np.ndarray]
 ) -> float:
     """Degrees of freedom by Welch and Satterthwaite, the fewest of all statistics."""
-    shares = sum(part**2 / (len(one) - 1) for part, one in zip(parts, samples, strict=True))
+    shares = sum(part**2 / (len(sample) - 1) for part, sample in zip(parts, samples, strict=True))
     with np.errstate(divide="ignore"):
         return float((variance**2 / shares).min())
 
@@ -202,8 +202,8 @@ def _quantile(away: np.ndarray, spread: np.ndarray, dof: float, confidence: floa
     """
     n, S = away.shape
     if n > S:  # the same correlations from fewer numbers
-        size, turned = np.linalg.eigh(away.T @ away)
-        away = (turned * np.sqrt(np.maximum(size, 0))).T
+        size, vectors = np.linalg.eigh(away.T @ away)
+        away = (vectors * np.sqrt(np.maximum(size, 0))).T
     rng = np.random.default_rng(0)
     step = max(1, STEP // (len(away) + S))
     largest = []

@@ -106,15 +106,15 @@ def shapley_values(
         way = " Say xaijax.as_jax(model)." if hasattr(f, "probe") else ""
         raise InputTypeError(f"f must be a JAX function of rows, got {type(f).__name__}.{way}")
     _refuse_arity(f, ("rows",) if params is None else ("params", "rows"))
-    x, background, one = _rows(x, background)
+    x, background, one_row = _rows(x, background)
     mesh = _explicit_mesh(x, background, params)
     if mesh is not None:
         again = partial(inspect.unwrap(shapley_values), f, index=index, orders=orders, key=key)
-        return _on_auto_axes(again, mesh, x[0] if one else x, background, params)
+        return _on_auto_axes(again, mesh, x[0] if one_row else x, background, params)
     N, shape = len(x), background.shape[1:]
     P = math.prod(shape)
     weights = _weights(index, P, orders, key)
-    ask, single = _asked(f, params, shape, x.dtype)
+    ask, single = _flat_model(f, params, shape, x.dtype)
     drawn = None if orders is None else _drawn(key, orders, P)
 
     def by_steps(x: jax.Array, background: jax.Array, rows: int) -> jax.Array:
@@ -122,23 +122,23 @@ def shapley_values(
         G, D = _together(N, len(background), 1 << P if drawn is None else 2 * P, rows)
         donors, parts = _in_steps(background.reshape(-1, P), D)
         # The last rows pad to a whole number of steps; their results are dropped.
-        own = jnp.pad(x.reshape(N, P), ((0, -N % G), (0, 0)), mode="edge").reshape(-1, G, P)
+        instances = jnp.pad(x.reshape(N, P), ((0, -N % G), (0, 0)), mode="edge").reshape(-1, G, P)
         if drawn is None:
-            values = exact(ask, own, donors, parts, weights)
+            values = exact(ask, instances, donors, parts, weights)
         else:
-            values = over_orders(ask, own, donors, parts, drawn)
+            values = over_orders(ask, instances, donors, parts, drawn)
         return values.reshape(-1, P, values.shape[-1])[:N]
 
     run = with_smaller_tangents(partial(by_steps, rows=ROWS), partial(by_steps, rows=BACK))
     values = _run(run, x, background)
     _refuse_nonfinite(values, ask, x.reshape(N, P), background.reshape(-1, P))
     values = values[..., 0] if single else values
-    return values[0] if one else values
+    return values[0] if one_row else values
 
 
-def _explicit_mesh(*given: Any) -> Any:
+def _explicit_mesh(*trees: Any) -> Any:
     """The mesh on whose explicit axes one of these arrays is; None: there is no such array."""
-    arrays = (leaf for leaf in jax.tree.leaves(given) if isinstance(leaf, jax.Array))
+    arrays = (leaf for leaf in jax.tree.leaves(trees) if isinstance(leaf, jax.Array))
     meshes = (jax.typeof(array).sharding.mesh for array in arrays)
     return next((mesh for mesh in meshes if mesh is not None and mesh.explicit_axes), None)
 
@@ -150,8 +150,8 @@ def _on_auto_axes(
 
     The first axis of a batch of values is split as that of x.
     """
-    kept = jax.typeof(x).sharding.spec[:1] if x.ndim == background.ndim else ()
-    where = NamedSharding(mesh, PartitionSpec(*kept))
+    axes = jax.typeof(x).sharding.spec[:1] if x.ndim == background.ndim else ()
+    where = NamedSharding(mesh, PartitionSpec(*axes))
 
     def called(x: jax.Array, background: jax.Array, params: Any) -> jax.Array:
         return again(x, background, params=params)
@@ -179,7 +179,7 @@ def _run(run: Callable[..., jax.Array], x: jax.Array, background: jax.Array) -> 
     If something in it is traced by the caller, it becomes a part of the caller's program instead.
     """
     closed = jax.make_jaxpr(run)(x, background)
-    if any(isinstance(one, Tracer) for one in (x, background, *closed.consts)):
+    if any(isinstance(array, Tracer) for array in (x, background, *closed.consts)):
         return run(x, background)
     program = compile_sound(jax.jit(jaxpr_as_fun(closed)).lower(x, background))
     with jax.ensure_compile_time_eval():  # numbers, also in a caller's trace
@@ -200,11 +200,11 @@ def _refuse_nonfinite(
         if bool(jnp.isfinite(values).all()):
             return
         first = np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))[0]
-        answers = [np.asarray(ask(some)) for some in rows]
+        answers = [np.asarray(ask(part)) for part in rows]
     name = f"values of x row {first}"
-    for some, where in zip(answers, ("x", "background"), strict=True):
-        if not np.isfinite(some).all():
-            row = np.argwhere(~np.isfinite(some))[0, 0]
+    for answer, where in zip(answers, ("x", "background"), strict=True):
+        if not np.isfinite(answer).all():
+            row = np.argwhere(~np.isfinite(answer))[0, 0]
             raise ModelOutputError(
                 f"f's answer to {where} row {row} is not finite, so that {name} are not either."
             )
@@ -240,16 +240,16 @@ def _rows(x: Any, background: Any) -> tuple[jax.Array, jax.Array, bool]:
         raise InputError(
             f"background must be rows [B, *F], got shape {background.shape}. Say row[None]."
         )
-    one = x.ndim == background.ndim - 1
-    if x.shape[0 if one else 1 :] != background.shape[1:] or x.ndim > background.ndim:
+    one_row = x.ndim == background.ndim - 1
+    if x.shape[0 if one_row else 1 :] != background.shape[1:] or x.ndim > background.ndim:
         raise InputError(
             f"x must be {background.shape[1:]}, one row, or rows of that shape, got {x.shape}."
         )
-    x = x[None] if one else x
+    x = x[None] if one_row else x
     if not len(x):
         raise InputError("x must have at least one row, got none.")
     dtype = jnp.result_type(x, background)
-    return x.astype(dtype), background.astype(dtype), one
+    return x.astype(dtype), background.astype(dtype), one_row
 
 
 def _weights(index: IndexLike, P: int, orders: int | None, key: Any) -> np.ndarray:
@@ -271,7 +271,7 @@ def _weights(index: IndexLike, P: int, orders: int | None, key: Any) -> np.ndarr
     return index_weights(index, P)[0]
 
 
-def _asked(
+def _flat_model(
     f: Callable[..., Any], params: Any, shape: tuple[int, ...], dtype: Any
 ) -> tuple[Callable[[jax.Array], jax.Array], bool]:
     """(flat rows [R, P] -> answers [R, K], whether f gives [R])."""
@@ -314,7 +314,7 @@ def _drawn(key: Any, orders: int, P: int) -> jax.Array:
         raise InputTypeError(
             f"key must be one key of JAX, such as jax.random.key(0), got {shown(key)}."
         ) from error
-    return jax.vmap(lambda own: jax.random.permutation(own, P))(keys).astype(jnp.int32)
+    return jax.vmap(lambda key: jax.random.permutation(key, P))(keys).astype(jnp.int32)
 
 
 def _together(N: int, B: int, coalitions: int, rows: int) -> tuple[int, int]:

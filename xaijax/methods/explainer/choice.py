@@ -5,13 +5,16 @@ Letters: N instances, P players, B background rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import EnumerationLimitError, InputError
+from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
+from xaijax.core.sequences import checked_level
 from xaijax.estimators.driver import (
     METHODS,
     Exact,
@@ -20,14 +23,18 @@ from xaijax.estimators.driver import (
     sampled_cost,
 )
 from xaijax.estimators.kernel import SPARE
-from xaijax.estimators.stopping import Rule
-from xaijax.games import refuse
+from xaijax.estimators.stopping import Rule, Top
+from xaijax.games import queries, refuse
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.queries import ExactCost
 from xaijax.games.run import GameRun
-from xaijax.methods.progress import plan_of
+from xaijax.methods.record import plan_of
 from xaijax.players.index import Index, named, quoted
+from xaijax.results.explanation import Explanation
 from xaijax.results.plan import Plan
+
+if TYPE_CHECKING:
+    from xaijax.methods.explainer.explainer import Explainer
 
 AUTO_ROWS = 1 << 16  # model rows per background row that "auto" enumerates when no budget is given
 ESTIMATORS = ("auto", "exact", *METHODS)
@@ -44,12 +51,18 @@ class EstimatorChoice:
     exact: np.ndarray  # bool [N], instances that are enumerated
     sampler: str | None  # a name of METHODS for the others; None: there are none
     budget: int  # coalitions per sampled instance
+    costs: ExactCost  # of exact values
     rule: Rule | None = None  # stops sampled instances early; None: no early stop
 
     @cached_property
     def name(self) -> str:
         """The estimator that stats and provenance name: the sampled one if there is one."""
         return self.sampler or "exact"
+
+    def most_coalitions(self, P: int) -> int:
+        """Coalitions of P players that are asked of an instance, at most."""
+        every = 1 << min(P, LARGEST_PAIR) if self.exact.any() else 0
+        return max(every, 0 if self.sampler is None else self.budget + 2)
 
 
 def default_budget(P: int) -> int:
@@ -67,14 +80,10 @@ def refuse_index(estimator: str, index: str) -> None:
 
 
 def choose(
-    game: GameRun,
-    costs: ExactCost,
-    estimator: str,
-    index: Index,
-    budget: int | None,
-    independent: bool = False,
+    game: GameRun, exact: Exact, estimator: str, budget: int | None, independent: bool = False
 ) -> EstimatorChoice:
-    """Decides for every instance, from that instance and the background only.
+    """Decides for the model and the question if a closed form is known, and else for every
+    instance, from that instance and the background only.
 
     independent: "auto" samples by independent draws alone.
 
@@ -83,18 +92,20 @@ def choose(
     estimator or given with estimator="exact", and for a link of a random model's answers.
     """
     refuse.refuse_biased_link(game)
-    P, random = game.P, not game.engine.model.deterministic
+    P, random, index = game.P, not game.engine.model.deterministic, exact.index
     allowed = default_budget(P) if budget is None else budget
+    seeks = exact.solvable and seeks_closed_form(game, estimator, budget)
+    costs = queries.exact_cost(game, exact.weights if seeks else None)
     fits, sampler = enumerated(game, costs, estimator, budget), estimator
     if fits.all():
         refuse.refuse_too_many(game, costs.largest)
-        asked = budget is not None or estimator in METHODS
-        if asked and _covers_all(game, allowed):
+        requested = budget is not None or estimator in METHODS
+        if requested and _covers_all(game, budget):
             checks.warn(
                 f"budget={allowed:,}{'' if budget is not None else ' (the default)'} covers all "
                 f"{(1 << P) - 2:,} coalitions of {P} players: the values are exact."
             )
-        return EstimatorChoice(fits, None, allowed)
+        return EstimatorChoice(fits, None, allowed, costs)
     if estimator not in METHODS:
         if fits.any():
             refuse.refuse_large_tables(game)
@@ -115,18 +126,31 @@ def choose(
             f"coalitions of {P} players. Raise budget=, or group columns with players=."
         )
     refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
-    return EstimatorChoice(fits, sampler, allowed)
+    return EstimatorChoice(fits, sampler, allowed, costs)
 
 
-def _covers_all(game: GameRun, budget: int) -> bool:
+def seeks_closed_form(game: GameRun, estimator: str, budget: int | None) -> bool:
+    """Whether a closed form is looked for, which probes the model: unless the estimator samples.
+
+    "exact" looks for none of more players than can be enumerated if the model is a function: it
+    may have to be refused, and then is not asked. Answers of a translated estimator were compared.
+    """
+    samples = estimator in METHODS and not _covers_all(game, budget)
+    function = game.engine.model.original is None
+    unasked = estimator == "exact" and function and game.P > LARGEST_PAIR
+    return not (samples or unasked)
+
+
+def _covers_all(game: GameRun, budget: int | None) -> bool:
     """Whether the budget covers all coalitions, which can be evaluated."""
-    return (1 << game.P) - 2 <= budget and game.P <= _most_players(game)
+    allowed = default_budget(game.P) if budget is None else budget
+    return (1 << game.P) - 2 <= allowed and game.P <= _most_players(game)
 
 
 def enumerated(game: GameRun, costs: ExactCost, estimator: str, budget: int | None) -> np.ndarray:
     """Whether each instance is enumerated, bool [N], by the rules of `choose`."""
     everything = np.ones(game.N, bool)
-    if _covers_all(game, default_budget(game.P) if budget is None else budget):
+    if _covers_all(game, budget):
         return everything
     if estimator == "exact":
         if budget is not None:
@@ -163,9 +187,9 @@ def _refuse_unsampled(game: GameRun, costs: ExactCost, index: Index, budget: int
     raise EnumerationLimitError(
         f"estimator='auto': X row {n} needs {costs.rows[n]:,} model rows (at most "
         f"{costs.largest[n]} of {game.P} players differ), more than {which} = "
-        f"{_most_rows(game, budget):,}, up to which auto is exact, and index={index.name!r} is "
-        "not sampled. Say estimator='exact', group columns with players=, or use fewer background "
-        "rows."
+        f"{_most_rows(game, budget):,}, up to which auto is exact without a closed form (known of "
+        f"{refuse.CLOSED_FORMS}), and index={index.name!r} is not sampled. Say estimator='exact', "
+        "group columns with players=, or use fewer background rows."
     )
 
 
@@ -187,27 +211,23 @@ def warn_heavy_tail(part: InstanceValues) -> None:
         )
 
 
-def warn_long(game: GameRun, costs: ExactCost, choice: EstimatorChoice, exact: Exact) -> int:
+def warn_long(game: GameRun, choice: EstimatorChoice, index: Index) -> int:
     """Warns of a long run before it starts; returns the largest number of model rows it may
     take.
     """
     each = game.engine.replacement.count * (choice.budget + 2)
-    enumerated = int(costs.rows[choice.exact].sum())
-    drawn = int(np.minimum(costs.rows[~choice.exact], each).sum()) if choice.sampler else 0
-    rows, beside = enumerated + drawn, 0.0
+    counts = choice.costs.rows
+    rows, beside = int(counts[choice.exact].sum()), 0.0
     if choice.sampler is not None:
         K = game.probe().outputs
-        cost = METHODS[choice.sampler].cost(game.P, exact.index, choice.budget, K)
+        rows += int(np.minimum(counts[~choice.exact], each).sum())
+        cost = METHODS[choice.sampler].cost(game.P, index, choice.budget, K)
         beside = cost.once + int((~choice.exact).sum()) * K * cost.each
-    said = refuse.why_long(game, rows, beside)
-    if said and enumerated and exact.in_closed_form(game):
-        said = refuse.why_long(game, drawn, beside)
-    if not said:
-        return rows
     ways = "estimator='permutation', whose budget= bounds the rows"
     if choice.sampler:
         ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance)"
-    checks.warn_slow(said, f"{ways}, fewer background rows, or columns united to fewer players")
+    ways = f"{ways}, fewer background rows, or columns united to fewer players"
+    refuse.warn_long_run(game, rows, ways, beside)
     return rows
 
 
@@ -219,3 +239,67 @@ def cost_of(game: GameRun, choice: EstimatorChoice, seed: int, exact: Exact) -> 
     if choice.sampler is not None:
         sampled_cost(game, others, choice.sampler, exact.index, choice.budget, seed)
     return plan_of(game, np.where(choice.exact, exact.name, choice.sampler or "exact"))
+
+
+CONFIDENCE = 0.95
+
+
+def top_rule(explainer: Explainer, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
+    """The rule of top=, confidence= and bounds=; None if there is none.
+
+    It raises InputError or InputTypeError for arguments that do not go together, before any work.
+    """
+    if top is None:
+        for name, value in (("confidence", confidence), ("bounds", bounds)):
+            if value is not None:
+                raise InputError(f"{name}={value!r} needs top=, which is not given. Say top=3.")
+        return None
+    k = checks.whole_number(top, "top")
+    if k > P:
+        raise InputError(f"top={k:,}, but there are {P:,} players. Pass a number from 1 to {P:,}.")
+    level = CONFIDENCE if confidence is None else checked_level(confidence, "confidence")
+    pair = None if bounds is None else _pair(bounds)
+    if explainer.tolerance is not None:
+        raise InputError(
+            f"top={k} and tolerance={explainer.tolerance:g} are two rules of when to stop. Leave "
+            "out one."
+        )
+    if explainer.estimator in METHODS and not METHODS[explainer.estimator].independent:
+        raise InputError(
+            f"top={k} needs independent pairs, and estimator={explainer.estimator!r} fits all "
+            "draws together. Say estimator='permutation' or 'auto'."
+        )
+    if not explainer.model.deterministic:
+        raise InputError(
+            f"top={k} needs a deterministic model. Leave top= out; explanation.top() uses standard "
+            "errors."
+        )
+    return Top(k, level, pair)
+
+
+REAL = int | float | np.integer | np.floating
+
+
+def _pair(bounds: Any) -> tuple[float, float]:
+    """(low, high) of bounds=; raises InputError or InputTypeError for anything else."""
+    wanted = "pass two numbers, (0, 1) for probabilities: v(S) is never outside."
+    two = isinstance(bounds, tuple | list) and len(bounds) == 2
+    if not two or any(isinstance(end, bool) or not isinstance(end, REAL) for end in bounds):
+        raise InputTypeError(f"bounds: got {checks.shown(bounds)}; {wanted}")
+    low, high = map(float, bounds)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(f"bounds: got ({low:g}, {high:g}); {wanted}")
+    return low, high
+
+
+def with_top_claims(result: Explanation, rule: Top) -> Explanation:
+    """The same explanation, with `top` and `confidence`, and which instances are certain.
+
+    Exact values are judged by their rounding; for others the run has recorded what it found.
+    """
+    sure = result.top(rule.k, rule.confidence).certain.reshape(len(result), -1).all(axis=1)
+    stats = dict(result.stats)
+    if "certain" in stats:
+        sure = np.where(stats["exact_rows"], sure, stats["certain"])
+    claims = {"top": rule.k, "confidence": rule.confidence, "certain": sure}
+    return replace(result, stats={"bound": "rounding", **stats, **claims})

@@ -5,7 +5,6 @@ Letters: N instances, F features, P players, B background rows, K outputs.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,20 +14,29 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from xaijax.core import checks, html
-from xaijax.core.errors import InputError, InputTypeError
-from xaijax.core.sequences import checked_level
-from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
-from xaijax.estimators.driver import METHODS, EstimatorName, Exact, InstanceValues
+from xaijax.core.typing import (
+    AnswerPath,
+    AnyModel,
+    ArrayLike,
+    Devices,
+    Levels,
+    Outputs,
+    PlayerSpec,
+    Progress,
+    Rows,
+)
+from xaijax.estimators.driver import EstimatorName, Exact, InstanceValues
 from xaijax.estimators.stopping import Narrow, Top
-from xaijax.games import queries
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.plan import limits_of
+from xaijax.games.engine.plan import MOST_ROWS, Limits, limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import quantity_of
+from xaijax.games.measure.replacement.base import ReplacementSource
 from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
 from xaijax.games.measure.replacement.rows import replacement_of, with_own
+from xaijax.games.measure.replacement.tree_paths import TreePaths
 from xaijax.games.measure.score import refuse_columns, target_column
-from xaijax.games.queries import ExactCost
+from xaijax.games.queries import require_closed_form
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import (
     ESTIMATORS,
@@ -36,14 +44,24 @@ from xaijax.methods.explainer.choice import (
     choose,
     cost_of,
     refuse_index,
+    top_rule,
     warn_long,
+    with_top_claims,
+)
+from xaijax.methods.explainer.levels import (
+    both_of,
+    by_levels,
+    plan_of_both,
+    read_levels,
+    refuse_levels,
 )
 from xaijax.methods.explainer.record import ExplainerRun, answered, explanation, provenance_of
 from xaijax.methods.explainer.sets import InteractionQuery
-from xaijax.methods.progress import progress_bar
-from xaijax.methods.record import digests, target_columns
+from xaijax.methods.record import digests, progress_bar, target_columns
 from xaijax.models import explainer_class
+from xaijax.models.identity.identity import kept_digest
 from xaijax.models.model import Model
+from xaijax.models.queries.comparison import TranslationCheck
 from xaijax.players.index import IndexLike, index_weights, named
 from xaijax.results.describe_question import output_question
 from xaijax.results.explanation import Explanation
@@ -60,7 +78,8 @@ class Explainer:
     A player is an input column, or a group of columns that are kept or replaced together. The value
     of a coalition S of players, for the instance x, is
 
-        v(S) = link(mean over background rows b of f(x on the players of S, b on the others)).
+        v(S) = link(mean over background rows b of
+                    f(x on the players of S, b on the others)).
 
     The result is how much each player adds to v, by the Shapley value or another semivalue
     (`index`). Absent columns take their values from a background row, whatever the kept columns
@@ -71,9 +90,10 @@ class Explainer:
             rows, a fitted estimator or its `predict_proba`, a module.
         background: rows [B, *F] that the values of absent players come from: an array, a frame for
             a host model, or several arrays [B, ...] in a dict, tuple or other pytree, as the model
-            takes them; what `xaijax.background` returns; or a `Baseline`: one row, or one for each
-            instance. A JAX model gets integers or bools if both background and X are of that type,
-            and floats otherwise.
+            takes them; what `xaijax.background` returns; a `Baseline`: one row, or one for each
+            instance; or `TreePaths()`, which takes the covers of a tree's nodes in place of rows.
+            A JAX model gets integers or bools if both background and X are of that type, and
+            floats otherwise.
         players: who plays. None: each column is a player. Groups of columns are given as {"name":
             [columns]}, as [[columns], ...], or as whole numbers [*F] that say which group each
             entry belongs to. A column in no group is a player of its own. Entries with number -1
@@ -120,7 +140,10 @@ class Explainer:
             probability, however often it was checked (docs/certain_top.md). stats["certain"] marks
             the instances that reached the tolerance within the budget. Exact values meet any
             tolerance.
-        {limits}
+        {batch_size}
+        {memory}
+        {path}
+        {levels}
 
     Returns:
         A callable: `explainer(X)` gives an `Explanation`; see `__call__`.
@@ -155,7 +178,7 @@ class Explainer:
     def __init__(
         self,
         model: AnyModel,
-        background: Rows | Baseline,
+        background: Rows | Baseline | TreePaths,
         players: PlayerSpec | None = None,
         index: IndexLike = "shapley",
         estimator: EstimatorName = "auto",
@@ -168,6 +191,8 @@ class Explainer:
         weights: ArrayLike | None = None,
         tolerance: float | None = None,
         tile: int | None = None,
+        path: AnswerPath = "auto",
+        levels: Levels = None,
     ) -> None:
         self.estimator = checks.one_of(estimator, "estimator", ESTIMATORS)
         self.budget = None if budget is None else checks.whole_number(budget, "budget")
@@ -176,18 +201,24 @@ class Explainer:
         self._rule = None if self.tolerance is None else Narrow(self.tolerance)
         self.quantity = quantity_of(link)
         self.model = model
-        limits = limits_of(batch_size, max_memory, devices, tile)
+        limits = limits_of(batch_size, max_memory, devices, tile, path)
+        self.path = limits.path
         self._given = background, weights, players, index, limits
+        self.levels = None if levels is None else read_levels(levels, self)
+        self._both: tuple[Explainer, Explainer] | None = None  # of levels=
         self._evaluator: Evaluator | None = None
+        self._waits, self._rows_asked = False, 0  # of an estimator whose translation can wait
         self._of_each = baseline_fn_of(background)
-        if self._of_each is None:
+        if not (isinstance(background, ReplacementSource) and background.of_instances):
             self._open()
 
     _repr_html_ = html.shown("model", "budget", "tolerance", "seed", "players.names")
 
     def __repr__(self) -> str:
         said = [self.model.name]
-        if self._evaluator is None:
+        if isinstance(self._given[0], TreePaths):
+            said += [repr(self._given[0]), f"index={self._given[3]!r}"]
+        elif self._evaluator is None:
             said += ["a baseline of each instance"]
         else:
             rows = self._evaluator.engine.replacement
@@ -204,13 +235,14 @@ class Explainer:
             return self._evaluator
         background, weights, players, index, limits = self._given
         model = cast(Model, self.model)  # models from as_model keep both contracts
-        donors = replacement_of(model, background, weights, X)
+        donors = replacement_of(model, background, weights, X, hybrids=False)
         self.players = players_of_rows(players, donors.table)
         self.weights, self.index = self._weights(index)
         self.output_facts = output_question(model)
         self.exact = Exact(self.weights, named(self.index))
         refuse_index(self.estimator, self.index)
         self._parts = model, *with_own(model, donors, self.players, self._of_each), limits
+        self._waits = donors.HYBRIDS and self._translation_waits(model, limits)
         self._evaluator = evaluator = Evaluator(*self._parts, offsets=True)
         checks.on_devices(background, "background", evaluator.engine.devices)
         return evaluator
@@ -252,9 +284,8 @@ class Explainer:
         Raises:
             InputError, InputTypeError: the rows are not accepted. EnumerationLimitError: there are
                 too many coalitions to enumerate. MemoryPlanError: the run does not fit into memory.
-                Rows and sizes are checked before the model is run to explain. A translated
-                estimator is compared first, and some memory errors need the model's probe (32
-                rows).
+                Rows and sizes are checked before the model is run to explain. A translation that
+                answers is compared first, and some memory errors need the model's probe (32 rows).
             ModelOutputError, NonDeterministicModelError: the model's answers are not accepted. The
                 model's own exceptions are passed on.
 
@@ -263,10 +294,15 @@ class Explainer:
         model on the host, if there are more than 10 million rows.
         """
         started = time.perf_counter()
-        rule = top_rule(self, self._open(X).engine.players.count, top, confidence, bounds)
+        rule = None
+        if any(one is not None for one in (top, confidence, bounds)):
+            rule = top_rule(self, self._open(X).engine.players.count, top, confidence, bounds)
+        if self.levels is not None:
+            return by_levels(self, X, progress, outputs, rule)
         choose_by = partial(self._choose, rule=rule)
         run = self._run(X, progress, choose_by, self._warn_long, self._answer, outputs, started)
-        return with_top_claims(explanation(self, run), rule)
+        result = explanation(self, run)
+        return result if rule is None else with_top_claims(result, rule)
 
     def interactions(
         self,
@@ -317,6 +353,8 @@ class Explainer:
                    [6., 3., 0.],
                    [0., 0., 0.]])
         """
+        if self.levels is not None:
+            refuse_levels(self, "interactions have one level")
         players = self._open(X).engine.players.count
         return InteractionQuery(self, index, order, players, unbiased).run(X, progress, outputs)
 
@@ -328,13 +366,16 @@ class Explainer:
             outputs: as for a call.
 
         Returns:
-            A `Plan`. Only the model's probe is run; a translated estimator is compared on its first
-            rows.
+            A `Plan`. Only the model's probe is run; a translation that would answer is compared on
+            its first rows.
 
         Raises:
             The errors that a call raises before it runs the model.
         """
-        _, game, _, choice = self._begun(X, lambda rows: None, self._choose, False, outputs)
+        if self.levels is not None:
+            low, apart = (one.plan(X, outputs) for one in both_of(self, X))
+            return plan_of_both(low, apart)
+        _, game, choice = self._begun(X, lambda rows: None, self._choose, False, outputs)
         return cost_of(game, choice, self.seed, self.exact)
 
     def fingerprint(self, X: Rows | None = None, outputs: Outputs = None) -> Fingerprint:
@@ -364,6 +405,9 @@ class Explainer:
             >>> other.fingerprint().why_not(saved.fingerprint)
             ['rows']
         """
+        if self.levels is not None:
+            of_copy = both_of(self, X)[0].fingerprint(X, outputs)
+            return replace(of_copy, question={**of_copy.question, "levels": self.levels})
         evaluator = self._open(X)
         if outputs is not None:
             evaluator = self._of_one_output
@@ -386,8 +430,8 @@ class Explainer:
         self,
         X: Any,
         progress: Progress,
-        choose: Callable[[GameRun, ExactCost], EstimatorChoice],
-        warn: Callable[[GameRun, ExactCost, EstimatorChoice], int],
+        choose: Callable[[GameRun], EstimatorChoice],
+        warn: Callable[[GameRun, EstimatorChoice], int],
         answer: Callable[[GameRun, EstimatorChoice], InstanceValues],
         outputs: Any = None,
         started: float | None = None,
@@ -398,48 +442,92 @@ class Explainer:
             call began; None: now.
         """
         started = time.perf_counter() if started is None else started
-
-        def progressed(done: int) -> None:
-            bar.update(done)
-
-        rows, game, costs, choice = self._begun(X, progressed, choose, outputs=outputs)
-        bar = progress_bar(progress, warn(game, costs, choice))
-        before = game.evaluator.start()
-        with bar:
+        with progress_bar(progress, None) as bar:
+            rows, game, choice = self._begun(X, bar.update, choose, outputs=outputs)
+            bar.clear()  # a warning begins a line
+            bar.expect(warn(game, choice))
+            before = game.evaluator.start()
             values = answer(game, choice)
-            bar.total = bar.n  # agreeing hybrids and early stops need fewer rows
+            bar.total = int(bar.n)  # agreeing hybrids and early stops need fewer rows
         return ExplainerRun(X, rows, game, choice, values, before, time.perf_counter() - started)
 
     def _begun(
         self,
         X: Any,
-        progressed: Callable[[int], None],
-        choose: Callable[[GameRun, ExactCost], EstimatorChoice],
+        progressed: Callable[[int], object],
+        choose: Callable[[GameRun], EstimatorChoice],
         asks: bool = True,
         outputs: Any = None,
-    ) -> tuple[Any, GameRun, ExactCost, EstimatorChoice]:
-        """The rows as read, their game, the cost of exact values, and who answers.
+    ) -> tuple[Any, GameRun, EstimatorChoice]:
+        """The rows as read, their game, and who answers.
 
         All that can be refused at this point is refused.
         """
-        evaluator = self._open(X)
-        evaluator = evaluator if outputs is None else self._of_one_output
-        evaluator.engine.refuse_overflow(checks.rows_given(X))
+        N = checks.rows_given(X)
+        self._open(X).engine.refuse_overflow(N)
+        evaluator = self._who_answers(X, outputs, asks)
         rows = evaluator.engine.replacement.table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.engine.devices)
-        self.players.refuse_unclear(len(rows_of(rows)))
+        self.players.refuse_others(N or len(rows_of(rows)))
         columns = None if outputs is None else target_columns(self.model, outputs, rows)
         game = GameRun(evaluator, rows, self.quantity, progressed, asks, own=columns)
-        costs = queries.exact_cost(game)
-        choice = choose(game, costs)
         evaluator.engine.refuse_too_little_memory()
+        choice = choose(game)
+        game.coalitions = choice.most_coalitions
         if columns is not None:
             refuse_columns(columns, game.probe().findings.outputs)
-        return rows, game, costs, choice
+        return rows, game, choice
 
-    def _choose(self, game: GameRun, costs: ExactCost, rule: Top | None = None) -> EstimatorChoice:
-        by = game, costs, self.estimator, self.exact.index, self.budget
+    def _choose(self, game: GameRun, rule: Top | None = None) -> EstimatorChoice:
+        if not game.engine.replacement.HYBRIDS:
+            require_closed_form(game, self.exact.weights, self.estimator)
+        by = game, self.exact, self.estimator, self.budget
         return replace(choose(*by, independent=rule is not None), rule=rule or self._rule)
+
+    def _translation_waits(self, model: Model, limits: Limits) -> bool:
+        """Whether a translated estimator may answer itself as long as few rows are asked.
+
+        It may not where JAX was named, by its backend, precision, devices or tiles; where the
+        translation has answered before; and where coalitions are drawn.
+        """
+        check = model.comparison
+        if not isinstance(check, TranslationCheck) or check.done or check.forced or check.reason:
+            return False
+        named = limits.named or limits.path == "tiled" or model.precision != "float32"
+        every = self.budget is None or self.budget >= 1 << self.players.count
+        enumerates = self.estimator in ("auto", "exact") and self.tolerance is None and every
+        return enumerates and not named and model.deterministic
+
+    def _who_answers(self, X: Any, outputs: Any, asks: bool) -> Evaluator:
+        """The evaluator of a call: of the estimator itself, as long as the rows asked of it are so
+        few that its translation is not worth the time that it takes to compile.
+        """
+        if outputs is not None:
+            return self._of_one_output
+        evaluator = self._open(X)
+        if not self._waits:
+            return evaluator
+        donors = evaluator.engine.replacement.count
+        N = checks.rows_given(X)  # 0: unknown
+        rows = self._rows_asked + (N * donors << self.players.count)
+        by_estimator = None
+        if 0 < N and rows <= MOST_ROWS["cpu"] // SLOWER:
+            self.model.check_unchanged()
+            by_estimator = self._of_estimator
+        if asks:  # a plan changes nothing
+            self._waits, self._rows_asked = by_estimator is not None or not N, rows
+        return by_estimator or evaluator
+
+    @cached_property
+    def _of_estimator(self) -> Evaluator | None:
+        """The evaluator of a translated estimator on the host; None: no two fits of it could be
+        told apart, as those of its translation can.
+        """
+        model, donors, players, limits = self._parts
+        check = cast(TranslationCheck, model.comparison)
+        if kept_digest(check.estimator, check.fingerprint) is None:
+            return None
+        return Evaluator(model.as_fitted, donors, players, limits, offsets=True)
 
     @cached_property
     def _of_one_output(self) -> Evaluator:
@@ -451,8 +539,8 @@ class Explainer:
         table = self._open(X).engine.replacement.table
         table.read(X, "X", self.model.allow_nan)
 
-    def _warn_long(self, game: GameRun, costs: ExactCost, choice: EstimatorChoice) -> int:
-        return warn_long(game, costs, choice, self.exact)
+    def _warn_long(self, game: GameRun, choice: EstimatorChoice) -> int:
+        return warn_long(game, choice, self.exact.index)
 
     def _answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
         """The values of all instances."""
@@ -464,67 +552,6 @@ class Explainer:
         return index_weights(index, self.players.count)
 
 
-CONFIDENCE = 0.95
-
-
-def top_rule(explainer: Explainer, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
-    """The rule of top=, confidence= and bounds=; None if there is none.
-
-    It raises InputError or InputTypeError for arguments that do not go together, before any work.
-    """
-    if top is None:
-        for name, value in (("confidence", confidence), ("bounds", bounds)):
-            if value is not None:
-                raise InputError(f"{name}={value!r} needs top=, which is not given. Say top=3.")
-        return None
-    k = checks.whole_number(top, "top")
-    if k > P:
-        raise InputError(f"top={k:,}, but there are {P:,} players. Pass a number from 1 to {P:,}.")
-    level = CONFIDENCE if confidence is None else checked_level(confidence, "confidence")
-    pair = None if bounds is None else _pair(bounds)
-    if explainer.tolerance is not None:
-        raise InputError(
-            f"top={k} and tolerance={explainer.tolerance:g} are two rules of when to stop. Leave "
-            "out one."
-        )
-    if explainer.estimator in METHODS and not METHODS[explainer.estimator].independent:
-        raise InputError(
-            f"top={k} needs independent pairs, and estimator={explainer.estimator!r} fits all "
-            "draws together. Say estimator='permutation' or 'auto'."
-        )
-    if not explainer.model.deterministic:
-        raise InputError(
-            f"top={k} needs a deterministic model. Leave top= out; explanation.top() uses standard "
-            "errors."
-        )
-    return Top(k, level, pair)
-
-
-REAL = int | float | np.integer | np.floating
-
-
-def _pair(bounds: Any) -> tuple[float, float]:
-    """(low, high) of bounds=; raises InputError or InputTypeError for anything else."""
-    wanted = "pass two numbers, (0, 1) for probabilities: v(S) is never outside."
-    two = isinstance(bounds, tuple | list) and len(bounds) == 2
-    if not two or any(isinstance(end, bool) or not isinstance(end, REAL) for end in bounds):
-        raise InputTypeError(f"bounds: got {checks.shown(bounds)}; {wanted}")
-    low, high = map(float, bounds)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InputError(f"bounds: got ({low:g}, {high:g}); {wanted}")
-    return low, high
-
-
-def with_top_claims(result: Explanation, rule: Top | None) -> Explanation:
-    """The same explanation, with `top` and `confidence`, and which instances are certain.
-
-    Exact values are judged by their rounding; for others the run has recorded what it found.
-    """
-    if rule is None:
-        return result
-    sure = result.top(rule.k, rule.confidence).certain.reshape(len(result), -1).all(axis=1)
-    stats = dict(result.stats)
-    if "certain" in stats:
-        sure = np.where(stats["exact_rows"], sure, stats["certain"])
-    claims = {"top": rule.k, "confidence": rule.confidence, "certain": sure}
-    return replace(result, stats={"bound": "rounding", **stats, **claims})
+# An estimator is asked fewer rows than path="small" asks a program, since it may be slow, as a
+# machine of thousands of vectors is. The number is chosen, not measured.
+SLOWER = 4

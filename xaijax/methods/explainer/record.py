@@ -89,16 +89,16 @@ def with_one_base(game: GameRun, choice: EstimatorChoice, answer: InstanceValues
     exact_first = np.argsort(~choice.exact, kind="stable")  # their sums are of float64
     names = np.zeros(len(answer.base)) if chosen is None else chosen[:, 0]
     _, first, place = np.unique(names[exact_first], return_index=True, return_inverse=True)
-    one = np.empty_like(answer.base)
-    one[exact_first] = answer.base[exact_first][first[place]]
-    same = choice.exact[:, None] | (one == answer.base)
-    moved = np.where(same, 0.0, one - answer.base)[:, None]
+    shared = np.empty_like(answer.base)
+    shared[exact_first] = answer.base[exact_first][first[place]]
+    same = choice.exact[:, None] | (shared == answer.base)
+    moved = np.where(same, 0.0, shared - answer.base)[:, None]
     if not moved.any():
-        return replace(answer, base=one)
+        return replace(answer, base=shared)
     values, P = answer.values.copy(), game.P
     moving = values[:, :P] != 0
     values[:, :P] -= np.where(moving, moved / np.maximum(1, moving.sum(axis=1, keepdims=True)), 0.0)
-    return replace(answer, base=one, values=values)
+    return replace(answer, base=shared, values=values)
 
 
 def explanation(explainer: Explainer, run: ExplainerRun) -> Explanation:
@@ -138,7 +138,7 @@ def stats_of(
     efficient: whether base and values add up to f(x); values: as for `certificate`.
     """
     game, choice, answer = run.game, run.choice, run.answer
-    evaluator, model = game.evaluator, explainer.model
+    evaluator, model = game.evaluator, game.engine.model
     refuse_lost_sums(evaluator.engine, answer.values, answer.base, answer.full)
     evaluator.finish()
     engine, findings = evaluator.engine, evaluator.engine.findings
@@ -193,7 +193,7 @@ def provenance_of(explainer: Explainer, game: GameRun, estimator: str) -> dict[s
         "link": explainer.quantity.name,
         "estimator": estimator,
         **record.background(game.engine.replacement),
-        **record.sizes(explainer.model, explainer.players, game.N, game.P),
+        **record.sizes(game.engine, explainer.players, game.N, game.P),
     }
 
 
@@ -239,7 +239,7 @@ def certificate(
     engine = game.engine
     # The offset was added to the level in float64, [] or [K].
     offset = 0.0 if engine.offset is None or not game.quantity.linear else engine.offset
-    single = model.backend == "jax" and model.precision != "float64"
+    single = not engine.uses_host and model.precision != "float64"
     double = 0.5 * np.finfo(np.float64).eps  # for sums on the host, at most over all sets
     u = np.where(exact, 0.5 * np.finfo(np.float32).eps if single else double, double)
     P = answer.values.shape[1] if values is None else values
@@ -276,7 +276,7 @@ def held(
         widen(game)
         residual, bound = certified(queries.whole(game))
     # A host model may work in float32, and round a row differently in another call.
-    host = game.engine.on_host
+    host = game.engine.uses_host
     wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0))
     if efficient and len(wrong):
         n, model = int(wrong[0]), game.engine.model.name

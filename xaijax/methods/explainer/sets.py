@@ -28,8 +28,13 @@ from xaijax.games.queries import ExactCost
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import OfSets, Weights
 from xaijax.methods.explainer import record
-from xaijax.methods.explainer.choice import EstimatorChoice, default_budget, enumerated
-from xaijax.players.index import named
+from xaijax.methods.explainer.choice import (
+    EstimatorChoice,
+    default_budget,
+    enumerated,
+    seeks_closed_form,
+)
+from xaijax.players.index import LARGEST_P, named
 from xaijax.players.interaction_index import (
     INTERACTIONS,
     checked_order,
@@ -78,33 +83,37 @@ class InteractionQuery:
         warn_not_looked_for(self.index, P, seed, coalitions, sought)
         return {"large_pairs_sought": sought}
 
-    def choose(self, game: GameRun, costs: ExactCost) -> EstimatorChoice:
+    def choose(self, game: GameRun) -> EstimatorChoice:
         """The estimator of each instance, and its stopping rule; see `choice.choose`.
 
-        A game that cannot be enumerated is checked for a closed form before it is sampled or
-        refused.
         It raises EnumerationLimitError for what cannot be enumerated, and MemoryPlanError for
         values that do not fit into memory.
         """
         refuse.refuse_biased_link(game)
         self._refuse_many_sets(game)
+        if self.index.efficient and game.P > LARGEST_P:
+            self._refuse_many_players(game.P)
         explainer, P, rule = self.explainer, game.P, self.explainer._rule
+        if not game.engine.replacement.HYBRIDS:
+            queries.require_closed_form(game, Weights(self.weights), explainer.estimator)
         allowed = default_budget(P) if explainer.budget is None else explainer.budget
+        seeks = seeks_closed_form(game, explainer.estimator, explainer.budget)
+        costs = queries.exact_cost(game, Weights(self.weights) if seeks else None)
         fits = enumerated(game, costs, explainer.estimator, explainer.budget)
-        if self._by_closed_form(game, costs, fits):
-            return EstimatorChoice(np.ones(game.N, bool), None, allowed, rule)
         if not fits.all():
             self._refuse_unsampled(game, costs, fits)
+            if P > LARGEST_P:
+                self._refuse_many_players(P)
             least = SAMPLERS[self.sampler].smallest_budget(P, self.index)
             if allowed < least:
                 raise InputError(
                     f"budget={allowed:,} is too small: interactions of {P} players ask at least "
                     f"{least:,} coalitions. Raise budget=, or group columns with players=."
                 )
-            given = explainer.budget is not None
-            refuse_undrawable(game, self.sampler, self.index, allowed, given=given)
+            has_budget = explainer.budget is not None
+            refuse_undrawable(game, self.sampler, self.index, allowed, given=has_budget)
             exact = fits & by_pairs(game, self.weights)
-            return EstimatorChoice(exact, self.sampler, allowed, rule)
+            return EstimatorChoice(exact, self.sampler, allowed, costs, rule)
         refuse.refuse_too_many(game, costs.largest)
         if not by_pairs(game, self.weights).all() and P > refuse.LARGEST_TABLE:
             k = int(costs.largest.max())
@@ -112,44 +121,30 @@ class InteractionQuery:
                 f"order={self.order}: {k} of {P} players differ in a pair, and tables go up to "
                 f"{refuse.LARGEST_TABLE} players. Lower order=, or group columns with players=."
             )
-        return EstimatorChoice(fits, None, allowed, rule)
+        return EstimatorChoice(fits, None, allowed, costs, rule)
 
     def answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
         """The interactions of all instances."""
         enumerate_some = partial(exact_sets, game, self.weights)
         return record.answered(game, choice, enumerate_some, self.index, self.explainer.seed)
 
-    def warn_long_run(self, game: GameRun, costs: ExactCost, choice: EstimatorChoice) -> int:
+    def warn_long_run(self, game: GameRun, choice: EstimatorChoice) -> int:
         """Warns of a long run before it starts; returns the largest number of model rows it may
         take.
         """
-        rows, beside = int(costs.rows.sum()), 0.0
+        counts = choice.costs.rows
+        rows, beside = int(counts[choice.exact].sum()), 0.0
         ways = "fewer background rows, or columns united to fewer players"
         if choice.sampler is not None:
             drawn = int((~choice.exact).sum())
             each = game.engine.replacement.count * (choice.budget + 2)
-            rows = int(costs.rows[choice.exact].sum()) + each * drawn
+            rows += each * drawn
             K = game.probe().outputs
             cost = SAMPLERS[self.sampler].cost(game.P, self.index, choice.budget, K)
             beside = cost.once + drawn * K * cost.each
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
-        elif refuse.why_long(game, rows) and queries.in_closed_form(game, Weights(self.weights)):
-            rows = game.N  # each instance is checked, and none is run
         refuse.warn_long_run(game, rows, ways, beside)
         return rows
-
-    def _by_closed_form(self, game: GameRun, costs: ExactCost, fits: np.ndarray) -> bool:
-        """Whether a closed form gives what would otherwise be sampled, refused or computed from
-        tables.
-
-        Other games are not checked, so that the model is not probed if no closed form is needed.
-        """
-        within = fits.all() and costs.largest.max(initial=0) <= LARGEST_PAIR
-        if (within and by_pairs(game, self.weights).all()) or self.explainer.estimator in METHODS:
-            return False
-        engine = game.engine  # none is known for a host function, a random model or a score
-        untold = engine.on_host or not engine.model.deterministic or engine.score
-        return not untold and queries.in_closed_form(game, Weights(self.weights))
 
     def _refuse_many_sets(self, game: GameRun) -> None:
         M, memory = count(game.P, self.order), game.engine.memory.whole
@@ -160,6 +155,14 @@ class InteractionQuery:
                 f"more than max_memory={memory:,}. Lower order=, explain fewer rows, or raise "
                 "max_memory=."
             )
+
+    def _refuse_many_players(self, P: int) -> None:
+        raise EnumerationLimitError(
+            f"index={self.index.name!r}, order={self.order}: there are {P:,} players. Beyond "
+            f"{LARGEST_P:,} the numbers of their sets are no float64, so only 'sii', 'banzhaf' and "
+            "'moebius' are known, of a model with a closed form (additive, or a sum of trees). "
+            "Group columns with players=, or say one of these."
+        )
 
     def _refuse_unbiased(self) -> None:
         """Raises InputError for an index or an order for which unbiased sampling does not exist."""
@@ -199,7 +202,7 @@ class InteractionQuery:
             f"index={self.index.name!r}, order={self.order}: X row {n} needs {rows} model rows (at "
             f"most {k} of {game.P} players differ), no closed form is known, and this order is not "
             f"sampled.{alone} Say order=2 of "
-            f"{[one.name for one in INTERACTIONS.values() if one.sampled]}, group columns with "
+            f"{[item.name for item in INTERACTIONS.values() if item.sampled]}, group columns with "
             "players=, use fewer background rows, or say estimator='exact' where no more than 24 "
             "differ."
         )
@@ -214,7 +217,8 @@ class InteractionQuery:
             for array in (answer.values, answer.std_errors):
                 if array is not None:
                     array[lacking] = 0.0
-        values = _as_players(self.weights, run.game.P)
+        efficient = self.index.efficient
+        values = _as_players(self.weights, run.game.P) if efficient else None
         provenance = record.provenance_of(explainer, run.game, run.choice.name)
         del provenance["index_weights"]
         return Interactions(
@@ -222,7 +226,7 @@ class InteractionQuery:
             sets=sets,
             index=self.index.name,
             order=self.order,
-            stats=record.stats_of(explainer, run, self.index.efficient, values) | sought,
+            stats=record.stats_of(explainer, run, efficient, values) | sought,
             provenance=provenance | {"index": self.index.name, "order": self.order},
         )
 

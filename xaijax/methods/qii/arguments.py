@@ -16,6 +16,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement.baseline import Baseline
+from xaijax.games.measure.replacement.tree_paths import TreePaths
 from xaijax.methods.qii.difference import OF_DISTRIBUTIONS, refuse_high_floor
 from xaijax.methods.qii.exact import linear_form
 from xaijax.methods.qii.outcome import Outcome
@@ -28,7 +29,7 @@ EPSILON, DELTA = 0.01, 0.05  # defaults of stop="bernstein"
 
 
 def plan_of(args: Any, width: float) -> SamplingPlan:
-    """Reads the arguments samples, scheme, stop, seed, epsilon and delta of `asked`."""
+    """Reads the arguments samples, scheme, stop, seed, epsilon and delta from `args`."""
     samples, stop = args.samples, args.stop
     scheme = checks.one_of(args.scheme, "scheme", ("fresh", "fixed-pool"))
     if stop is not None:
@@ -58,6 +59,7 @@ def pool_rows(
     pool: Any, data: Any, pool_weights: Any, plan: SamplingPlan, samples: int | None
 ) -> tuple[Any, str]:
     """(donor rows or a Baseline, "rows" | "baseline" | "sampler")."""
+    TreePaths.refuse(pool, "pool is TreePaths(), which have no donors for an intervention.")
     if pool is None:
         return data, "rows"
     if isinstance(pool, Baseline):

@@ -142,16 +142,16 @@ def values_of(game: GameRun, replaced: np.ndarray) -> np.ndarray:
         return queries.values(game, ~replaced, distinct=True)
 
 
-def ends(game: GameRun) -> tuple[np.ndarray, np.ndarray]:
+def empty_and_full(game: GameRun) -> tuple[np.ndarray, np.ndarray]:
     """(Q(all replaced), Q(nothing replaced)); [N, K] each."""
     Q = queries.values(game, np.repeat([[False], [True]], game.P, axis=1), distinct=True)
     return one_base(game, Q[:, 0]), Q[:, 1]
 
 
-def one_base(game: GameRun, found: np.ndarray) -> np.ndarray:
-    """Q(all replaced) [N, K] as found, or the common value that `queries.base` returns."""
+def one_base(game: GameRun, empty: np.ndarray) -> np.ndarray:
+    """The common value of Q(all replaced) from `queries.base`, or `empty` [N, K] itself."""
     base = queries.base(game)
-    return found if base is None else np.broadcast_to(base, found.shape).copy()
+    return empty if base is None else np.broadcast_to(base, empty.shape).copy()
 
 
 def tables(game: GameRun, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -167,8 +167,8 @@ def of_replaced(table: np.ndarray, subtract: bool) -> np.ndarray:
     subtract: the table holds Q, and v(S) = Q(nothing replaced) - Q(S): entry 2^P - 1 minus entry
     2^P - 1 - S. Otherwise it holds the distances already.
     """
-    turned = table[:, ::-1]
-    return turned[:, :1] - turned if subtract else turned
+    flipped = table[:, ::-1]
+    return flipped[:, :1] - flipped if subtract else flipped
 
 
 def kept_weights(p: np.ndarray) -> np.ndarray:
@@ -221,7 +221,7 @@ def explained(
             values, margin = _of_table(v, index, rounding)
             margins.append(margin)
             parts.append((values, base, full, np.abs(v).max(axis=(1, 2)), v[:, -1]))
-    values, base, full, span, total = (np.concatenate(one) for one in zip(*parts, strict=True))
+    values, base, full, span, total = (np.concatenate(part) for part in zip(*parts, strict=True))
     base = one_base(game, base) if subtract else base
     stats = {"margin": np.concatenate(margins)} if index.simple else {}
     if not subtract:
@@ -238,8 +238,8 @@ def _of_table(
     if index.chance is not None:
         return expected_marginals(v, index.chance), np.zeros(0)
     per_score = [CoalitionTable(v[:, :, k], rounding=rounding) for k in range(v.shape[2])]
-    values = [one.deegan_packel(index.threshold, index.absolute) for one in per_score]
-    margin = np.min([one.margin(index.threshold, index.absolute) for one in per_score], axis=0)
+    values = [table.deegan_packel(index.threshold, index.absolute) for table in per_score]
+    margin = np.min([table.margin(index.threshold, index.absolute) for table in per_score], axis=0)
     return np.stack(values, axis=2), margin
 
 

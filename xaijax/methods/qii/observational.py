@@ -220,7 +220,5 @@ def measures(members: ArrayLike, outcomes: ArrayLike) -> dict[str, float]:
         S&P 2016), Table II.
     """
     a, b = _pair(members, outcomes)
-    values = {
-        one.__name__: one(a, b) for one in (mutual_information, jaccard, matching, correlation)
-    }
+    values = {f.__name__: f(a, b) for f in (mutual_information, jaccard, matching, correlation)}
     return values | {"disparate_impact": disparate_impact(a, b) if b[~a].any() else float("nan")}

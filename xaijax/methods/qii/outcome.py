@@ -59,8 +59,8 @@ def measured_of(interest: Interest, outcome: str) -> tuple[str, str]:
     if outcome != "proba" or interest.score is not None:
         return interest.name, interest.words
     name = _MEASURED[interest.name] if interest in (actual, average) else interest.name
-    own = interest not in KNOWN.values()
-    return name, interest.words if own else _OF_CHANCES[name]
+    custom = interest not in KNOWN.values()
+    return name, interest.words if custom else _OF_CHANCES[name]
 
 
 def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, bounds: Any) -> Outcome:
@@ -95,7 +95,7 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
             "or output='proba' in as_model."
         )
     if interest.score is not None:
-        scored = _own(interest, (low, high))
+        scored = _custom_score(interest, (low, high))
         return Outcome(outcome, model, (low, high), lambda _: scored, classes, False)
     if outcome == "proba":
         if interest.agrees and interest not in (actual, average):
@@ -121,7 +121,7 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
     return Outcome(outcome, columns, (low, high), lambda _: column, classes, False)
 
 
-def _own(interest: Interest, bounds: tuple[float, float]) -> score.Score:
+def _custom_score(interest: Interest, bounds: tuple[float, float]) -> score.Score:
     assert interest.score is not None
     return score.Score(score.Own(interest.score, interest.name), reads_own=True, bounds=bounds)
 
@@ -133,8 +133,8 @@ def _of_labels(model: Any, interest: Interest, bounds: tuple[float, float]) -> O
         )
     decided, codes = model.decided()
     if interest.score is not None:
-        own = replace(_own(interest, bounds), of_classes=True)
-        return Outcome("label", decided, bounds, lambda _: own, model.classes, False)
+        custom = replace(_custom_score(interest, bounds), of_classes=True)
+        return Outcome("label", decided, bounds, lambda _: custom, model.classes, False)
     if interest.agrees:
         same = score.Score(score.Agrees(), reads_own=True, of_classes=True)
         return Outcome("label", decided, (0.0, 1.0), lambda _: same, model.classes, False)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.evaluator import LARGEST_PAIR, Evaluator
 from xaijax.games.engine.host import hashes
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
@@ -87,7 +88,7 @@ class QIIProblem:
         table = table_of(model, data, "data")
         self.data = table.read(data, "data", model.allow_nan, "the model")
         D = len(rows_of(self.data))
-        self.weights, given = checks.row_weights(data_weights, D, "data_weights", "the data")
+        self.weights, total = checks.row_weights(data_weights, D, "data_weights", "the data")
         pool, pool_weights = weighted_rows(pool, pool_weights, "pool")
         if pool is None:
             pool_weights = data_weights if pool_weights is None else pool_weights
@@ -112,8 +113,9 @@ class QIIProblem:
         self.mask = members_drawn(self.full_mask, self.subsample, self.interest)
         self.groups = groups_of(self.interest, self.mask, self.weights)
         self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
-        self.limits = limits_of(args.batch_size, args.max_memory, args.devices, args.tile)
-        self.facts = facts_of(self.mask, self.weights, self.groups, given is not None)
+        limits = args.batch_size, args.max_memory, args.devices, args.tile, args.path
+        self.limits = limits_of(*limits)
+        self.facts = facts_of(self.mask, self.weights, self.groups, total is not None)
         donor_rows = replacement.for_estimator()
         self.facts["pool_is_data"] = pool is None or pool_is_data(self.data, donor_rows)
         self.facts["whose_pool"] = whose_pool(pool, data, full)
@@ -149,8 +151,8 @@ class QIIProblem:
         """
         if rows is None:
             return None, None
-        given = self.private[0] if X is None else X
-        return kept_rows(given, rows), rows_of(given).index
+        instances = rows_of(self.private[0] if X is None else X)
+        return kept_rows(instances, rows), instances.index
 
     def whose(self, X: Any) -> str:
         """Origin of the explained rows, from the argument: "none", "data", "part" of them,
@@ -162,8 +164,9 @@ class QIIProblem:
 
     def model_identity(self) -> str | None:
         """Returns the identity of the model for these rows; None: it cannot be recognised later."""
-        own = getattr(self.table, "dtype", None)
-        return self.model.identity(self.table.shape, getattr(self.table, "rows_dtype", own))
+        default = getattr(self.table, "dtype", None)
+        dtype = getattr(self.table, "rows_dtype", default)
+        return self.model.identity(self.table.shape, dtype, self.limits.devices[0].platform)
 
     def plain_rows(self, rows: Any) -> Any:
         """The rows as the model takes them, array or frame, rounded as the model's rows are."""
@@ -240,11 +243,19 @@ class QIIProblem:
                 positive_of(self.model, None, self._given_positive, self.data)
             self.evaluator.measure(self.outcome.score_for(self.positive))
 
-    def begin(self, X: Any, distances: bool = True, evaluator: Evaluator | None = None) -> QiiRun:
-        """Begins a run; X as for the methods.
+    def begin(
+        self,
+        X: Any,
+        sets: int | None = None,
+        distances: bool = True,
+        evaluator: Evaluator | None = None,
+        report: Callable[[int], object] = lambda rows: None,
+    ) -> QiiRun:
+        """Begins a run; X as for the methods. sets: how many sets are asked, of each draw if values
+        are drawn; None: those of an index.
 
         The game can be run after `ready`, which may call the model: refuse first. evaluator: a
-        plan's evaluator, whose game runs nothing; None: the problem's own.
+        plan's evaluator, whose game runs nothing; None: the problem's own. report(model rows done).
         """
         started = time.perf_counter()
         warn_repeated_cuts()
@@ -263,13 +274,19 @@ class QIIProblem:
         self.evaluator.engine.refuse_too_little_memory()
         quantity = self._quantity(distances)
         explained = self.data if rows is None else rows
-        if isinstance(self.players, PerInstancePlayers):
-            self.players.refuse_others(len(rows_of(explained)))
-        self.players.refuse_unclear(len(rows_of(explained)))
+        self.players.refuse_others(len(rows_of(explained)))
         asks = evaluator is None
         encoded = self._encoded if asks and explained is self.data else None
-        game = GameRun(evaluator or self.evaluator, explained, quantity, asks=asks, encoded=encoded)
+        evaluator = evaluator or self.evaluator
+        game = GameRun(evaluator, explained, quantity, report, asks=asks, encoded=encoded)
+        game.coalitions = partial(self._coalitions, sets, game.engine.replacement.count)
         return QiiRun(game, rows, X, self.evaluator.start(), started)
+
+    def _coalitions(self, sets: int | None, donors: int, P: int) -> int:
+        """Coalitions of an individual and each donor, at most; see `begin`."""
+        if self.samples is None:
+            return 1 << min(P, LARGEST_PAIR) if sets is None else sets
+        return -(-self.samples * (P + 1 if sets is None else sets) // donors)  # one donor a draw
 
     def _encoded(self) -> tuple[CodeTable, np.ndarray]:
         """The data as codes. A translation encodes them once for all questions.
@@ -412,7 +429,7 @@ def groups_of(interest: Interest, mask: np.ndarray | None, weights: np.ndarray) 
     if interest.whom == "members and rest":
         assert mask is not None
         chosen.append(~mask)
-    rows = np.stack([np.where(own, weights, 0.0) for own in chosen])
+    rows = np.stack([np.where(group, weights, 0.0) for group in chosen])
     if not rows.any(axis=1).all():
         raise InputError("data_weights are all zero in the group of members= or in the rest.")
     return rows / rows.sum(axis=1, keepdims=True)
@@ -472,7 +489,7 @@ STEP = 1 << 16  # rows compared at a time
 
 
 def facts_of(
-    mask: np.ndarray | None, weights: np.ndarray, groups: np.ndarray | None, given: bool
+    mask: np.ndarray | None, weights: np.ndarray, groups: np.ndarray | None, weighted: bool
 ) -> dict[str, Any]:
     """Facts of the data: mask bool [D] of the members; weights [D]; groups [G, D]."""
     D = len(weights)
@@ -481,7 +498,7 @@ def facts_of(
         "data_rows": D,
         "members": None if mask is None else int(mask.sum()),
         "rest": None if mask is None else int(D - mask.sum()),
-        "data_weights": "given" if given else "equal",
+        "data_weights": "given" if weighted else "equal",
         "largest_data_weight": float(largest),
     }
 
@@ -510,8 +527,8 @@ def same_rows(a: Any, b: Any) -> bool:
         return True
     if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
         return False
-    one, other = (np.sort(hashes(agreement_codes(codes))) for codes in (a, b))
-    return np.array_equal(one, other)
+    left, right = (np.sort(hashes(agreement_codes(codes))) for codes in (a, b))
+    return np.array_equal(left, right)
 
 
 def whose_pool(pool: Any, data: Any, private: Sequence[Any]) -> str:
@@ -524,4 +541,4 @@ def whose_pool(pool: Any, data: Any, private: Sequence[Any]) -> str:
     rows = pool  # or the row of a Baseline, or the rows that it is a median of
     if isinstance(pool, Baseline):
         rows = pool.rows if isinstance(pool.row, str) else pool.row
-    return "part" if any(shares_memory(rows, one) for one in (data, *private)) else "other"
+    return "part" if any(shares_memory(rows, item) for item in (data, *private)) else "other"

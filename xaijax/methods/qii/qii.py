@@ -12,16 +12,16 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError
-from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Rows
+from xaijax.core.typing import AnswerPath, AnyModel, ArrayLike, Devices, PlayerSpec, Progress, Rows
 from xaijax.games.measure.quantity import refuse_not_finite
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.run import GameRun
-from xaijax.methods.progress import plan_of
 from xaijax.methods.qii import exact, sampled
 from xaijax.methods.qii.exact import qii_index, refuse_long_list, warn_long_list
 from xaijax.methods.qii.problem import QIIProblem
 from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.record import done, fingerprint_of_run, kept_table
+from xaijax.methods.record import plan_of, progress_bar
 from xaijax.models import explainer_class
 from xaijax.players.index import SizeLimited, named
 from xaijax.players.sets import player_place, set_of_players
@@ -110,7 +110,9 @@ class QII:
         epsilon, delta: floats between 0 and 1 or None, for `stop`. None: 0.01 and 0.05.
         floor: float or None, for "kl" and "js". Smaller probabilities are raised to it, then all
             are divided by their sum.
-        {limits}
+        {batch_size}
+        {memory}
+        {path}
 
     Raises:
         InputError, InputTypeError: an argument is not accepted. The model is not called yet.
@@ -163,9 +165,11 @@ class QII:
         max_memory: int | None = None,
         devices: Devices = None,
         tile: int | None = None,
+        path: AnswerPath = "auto",
     ) -> None:
-        given = {name: one for name, one in locals().items() if name != "self"}
-        self._problem = QIIProblem(given)
+        options = {name: value for name, value in locals().items() if name != "self"}
+        self._problem = QIIProblem(options)
+        self.path = self._problem.limits.path
 
     @property
     def positive(self) -> Any:
@@ -182,19 +186,22 @@ class QII:
     def __repr__(self) -> str:
         return self._problem.described()
 
-    def unary(self, X: Rows | None = None) -> Explanation:
+    def unary(self, X: Rows | None = None, progress: Progress = None) -> Explanation:
         """Computes the influence iota({i}) of each single player.
 
         Args:
             X: individuals [N, *F]. None: the data. Quantities of the data take None only (N is 1).
+            progress: None (the model rows asked so far in terminals and notebooks, once a run takes
+                a while), True or False.
 
         Returns:
             An `Explanation` with values [N, P], or [N, P, K] for the differences of vectors of K
             probabilities. base_values are Q(all replaced), or 0 for distances (all but "subtract");
             stats["quantity"] is Q(nothing replaced).
         """
-        run = self._problem.begin(X)
-        return done(self._problem, run, singles(self._problem, run.game))
+        with progress_bar(progress, None) as bar:
+            run = self._problem.begin(X, sets=self._problem.players.count + 1, report=bar.update)
+            return done(self._problem, run, singles(self._problem, run.game))
 
     def influence(
         self, S: Iterable[int | str] | np.ndarray, X: Rows | None = None, return_std: bool = False
@@ -214,7 +221,7 @@ class QII:
         """
         replaced = set_of_players(S, self._problem.players.names)
         checks.yes_or_no(return_std, "return_std")
-        game, *_ = self._problem.begin(X)
+        game, *_ = self._problem.begin(X, sets=2)
         nothing = np.zeros_like(replaced)
         return shown(*change(self._problem, game, nothing, replaced), return_std)
 
@@ -249,7 +256,7 @@ class QII:
         more = replaced.copy()
         more[place] = True
         direct = direct and self._problem.distance is not None
-        game, *_ = self._problem.begin(X, distances=not direct)
+        game, *_ = self._problem.begin(X, sets=2, distances=not direct)
         if direct:
             d = changed_directly(self._problem, game, replaced, more)
             return (d, np.zeros_like(d)) if return_std else d
@@ -261,6 +268,7 @@ class QII:
         index: str | SizeLimited | ArrayLike | Callable[..., Any] = "shapley",
         threshold: float | None = None,
         absolute: bool = False,
+        progress: Progress = None,
     ) -> Explanation:
         """Computes an index of the game v(S) = iota(S): one number for each player.
 
@@ -273,6 +281,7 @@ class QII:
             threshold: float or None, for "deegan-packel": a set wins if v(S) >= threshold. None is
                 for games of zeros and ones.
             absolute: for "deegan-packel": a set wins if |v(S)| >= threshold.
+            progress: as in `unary`.
 
         Returns:
             An `Explanation` as for `unary`. The base value plus exact Shapley values is
@@ -285,15 +294,16 @@ class QII:
         """
         players, otherwise = self._problem.players.count, self._problem.otherwise
         read = qii_index(index, players, threshold, absolute, otherwise)
-        run, ready = self._problem.begin(X), self._problem.ready
-        game = run.game
-        if self._problem.samples is None:
-            influences = exact.explained(game, read, self._problem.distance is None, ready)
-        else:
-            drawn = sampled.sampled_index(game, read, self._problem.plan, ready)
-            ends = exact.ends(game)
-            influences = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
-        return done(self._problem, run, influences, read)
+        with progress_bar(progress, None) as bar:
+            run, ready = self._problem.begin(X, report=bar.update), self._problem.ready
+            game = run.game
+            if self._problem.samples is None:
+                result = exact.explained(game, read, self._problem.distance is None, ready)
+            else:
+                drawn = sampled.sampled_index(game, read, self._problem.plan, ready)
+                both = exact.empty_and_full(game)
+                result = exact.Influences(drawn.values, *both, drawn.std_errors, stats=drawn.stats)
+            return done(self._problem, run, result, read)
 
     def plan(
         self,
@@ -423,7 +433,7 @@ def singles(problem: QIIProblem, game: GameRun) -> exact.Influences:
     if problem.samples is None:
         warn_long_list(game, replaced)
     games = game.N if problem.groups is None else 1
-    base, full = exact.ends(game) if subtract else np.zeros((2, games, 1))
+    base, full = exact.empty_and_full(game) if subtract else np.zeros((2, games, 1))
     if problem.samples is None:
         v = exact.list_of(game, replaced[1:], subtract)
         return exact.Influences(v, base, full, exact.noise_errors(game, np.full(v.shape[1], 2)))
@@ -441,7 +451,7 @@ def change(
     problem.ready()
     if problem.samples is None:
         warn_long_list(game, replaced)
-    if problem.samples is not None and not _ends_only(problem, replaced):
+    if problem.samples is not None and not _empty_or_full(problem, replaced):
         drawn = sampled.sampled_list(game, replaced, factors[None], problem.plan)
         return drawn.values[:, 0], drawn.std_errors[:, 0]
     Q = exact.values_of(game, replaced)
@@ -455,15 +465,15 @@ def _refuse_long(problem: QIIProblem, game: GameRun, replaced: np.ndarray) -> No
     sampled.refuse_stop(game, problem.plan)
     if problem.samples is None:
         refuse_long_list(game, replaced)
-    elif not _ends_only(problem, replaced):
+    elif not _empty_or_full(problem, replaced):
         sampled.refuse_long_draws(game, len(replaced), sampled.of_a_list(game, problem.plan))
 
 
-def _ends_only(problem: QIIProblem, replaced: np.ndarray) -> bool:
+def _empty_or_full(problem: QIIProblem, replaced: np.ndarray) -> bool:
     """Whether each set is empty or full; these are never sampled, unless the pool is a sampler."""
     sampler = problem.evaluator.engine.replacement.kind == "sampler"
-    ends = replaced.all(axis=1) if not sampler else np.zeros(len(replaced), bool)
-    return bool((ends | ~replaced.any(axis=1)).all())
+    full = replaced.all(axis=1) if not sampler else np.zeros(len(replaced), bool)
+    return bool((full | ~replaced.any(axis=1)).all())
 
 
 def changed_directly(

@@ -118,7 +118,7 @@ class Interest:
 
 def _factors(combine: Any) -> tuple[float, float]:
     try:
-        first, second = (float(one) for one in combine)
+        first, second = (float(factor) for factor in combine)
     except (TypeError, ValueError):
         raise InputTypeError(
             f"combine must be two numbers or a function of [2, C, K], got {combine!r}."
@@ -158,7 +158,7 @@ ratio = Interest(
     words="the group's share of positive outcomes divided by the other people's",
 )
 
-KNOWN = {one.name: one for one in (individual, actual, average, rate, group, disparity, ratio)}
+KNOWN = {item.name: item for item in (individual, actual, average, rate, group, disparity, ratio)}
 
 
 def interest_of(quantity: Any) -> Interest:

@@ -143,9 +143,8 @@ def provenance(
     problem: QIIProblem, game: GameRun, index: QiiIndex | None, rows: Any
 ) -> dict[str, Any]:
     """The public facts of a run."""
-    evaluator = game.evaluator
-    model = evaluator.engine.model
-    replacement = evaluator.engine.replacement
+    engine = game.evaluator.engine
+    replacement, N = engine.replacement, game.N if game.quantity.groups is None else 1
     facts: dict[str, Any] = {
         "method": "QII",
         "quantity": problem.interest.name,
@@ -165,7 +164,7 @@ def provenance(
         "pool_weights": "given" if replacement.weights_sum is not None else "equal",
         **problem.facts,
         "X_is_data": problem.is_data(rows),
-        **sizes(model, problem.players, game.N if game.quantity.groups is None else 1, game.P),
+        **sizes(engine, problem.players, N, game.P),
         "scheme": "exact" if problem.samples is None else problem.plan.scheme,
         "samples": problem.samples,
         "stop": problem.plan.stop,

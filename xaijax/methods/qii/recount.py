@@ -15,6 +15,7 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.host import hashes
+from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.plain import ToInts, plain_sums
@@ -22,13 +23,11 @@ from xaijax.methods.qii import quantities
 from xaijax.methods.qii.arguments import prior_of
 from xaijax.methods.qii.exact import QiiIndex
 from xaijax.methods.qii.problem import STEP
-from xaijax.models.queries.comparison import check_unchanged
 from xaijax.players.players import PerInstancePlayers
 from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import CodeTable
-from xaijax_kernels.engine.lattice import agreement_codes
 
 if TYPE_CHECKING:
     from xaijax.methods.qii.problem import QIIProblem
@@ -132,14 +131,14 @@ class QiiRecount:
         if model is None:
             return None
         sampled = problem.subsample is not None  # secret rows, different in each draw
-        own = problem.facts["whose_pool"] == "data"
+        from_data = problem.facts["whose_pool"] == "data"
         weighted = not sampled and problem.groups is not None
         donors = problem.evaluator.engine.replacement
-        secret = own and sampled
+        secret = from_data and sampled
         return {
             "model": model,
             "data": _of_rows(problem.full_rows),
-            "pool": None if own else _of_rows(donors.as_read),
+            "pool": None if from_data else _of_rows(donors.as_read),
             "rows": None if self._rows is None else _of_rows(problem.plain_rows(self._rows)),
             "members": None if problem.full_mask is None else _of_rows(problem.full_mask),
             "data_weights": _of_rows(problem.groups) if weighted else None,
@@ -167,7 +166,7 @@ class QiiRecount:
         if self._index is None:
             replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
         engine, known = problem.evaluator.engine, problem.facts["positive_given"]
-        check_unchanged(engine.model)  # the explained fit must be the counted one
+        engine.model.check_unchanged()  # the explained fit must be the counted one
         # The estimator itself is called: whether its translation answers depends on the private
         # rows. Each row is computed in its place by the model as it is: no merged rows, no
         # structure.
@@ -177,6 +176,7 @@ class QiiRecount:
             devices=engine.devices[:1],
             memory=engine.memory.whole,
             tile=problem.limits.tile,
+            path="tiled",
             batch_rows=None,
             shares=False,
         )
@@ -199,13 +199,13 @@ class QiiRecount:
         groups = self._problem.groups
         if groups is None:
             return None
-        given = self._problem.facts["data_weights"] == "given"
-        return tuple(_whole(one, given) for one in groups)
+        weighted = self._problem.facts["data_weights"] == "given"
+        return tuple(_whole(group, weighted) for group in groups)
 
 
-def _whole(weights: np.ndarray, given: bool) -> np.ndarray:
-    """Weights of sum 1 as whole numbers: rounded to a lattice if given, else 0 and 1."""
-    if not given:
+def _whole(weights: np.ndarray, weighted: bool) -> np.ndarray:
+    """Weights of sum 1 as whole numbers: rounded to a lattice if weighted, else 0 and 1."""
+    if not weighted:
         return (weights > 0).astype(np.int64)
     return np.rint(weights * WEIGHTS).astype(np.int64)
 
@@ -269,8 +269,8 @@ def _pool(problem: QIIProblem) -> Any:
 
 def all_among(table: CodeTable, rows: Any, data: Any) -> bool:
     """Whether all rows [M] are equal, bit for bit, to rows of the data [D]; both as read."""
-    table, own = table.encode(data)  # one encoding of both: codes of a frame's texts compare
-    return bool(np.isin(_hashed(table.encode(rows)[1]), _hashed(own)).all())
+    table, codes = table.encode(data)  # one encoding of both: codes of a frame's texts compare
+    return bool(np.isin(_hashed(table.encode(rows)[1]), _hashed(codes)).all())
 
 
 def _hashed(codes: Any) -> np.ndarray:

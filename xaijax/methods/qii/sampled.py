@@ -174,17 +174,17 @@ def sampled_cost(game: GameRun, index: QiiIndex, plan: SamplingPlan) -> None:
         D, calls = orders * pool, N * -(-orders // step) * -(-pool // chunk) * each
     elif drawn_values(game, L) is not None:  # the model is asked none of these rows
         game.structure, calls = game.engine.structure_name, 0
-    ends = np.repeat([[False], [True]], game.P, axis=1)
-    entries = entries_worth_it(game, ends)
-    B, asked = game.engine.replacement.count, len(game.quantity.asked(game.N))
+    empty_and_full = np.repeat([[False], [True]], game.P, axis=1)
+    entries = entries_worth_it(game, empty_and_full)
+    B, queried = game.engine.replacement.count, len(game.quantity.asked(game.N))
     each = 1 + (2 * B if entries is None else len(entries))
-    cost.add_rows(slice(N), D * L - (-(each * asked + B) // N))
+    cost.add_rows(slice(N), D * L - (-(each * queried + B) // N))
     if calls:
         cost.add_calls(calls, backend.recipe("rows"))
-    if entries is not None and game.may_cross():  # the ends are answered by tables of values
+    if entries is not None and game.may_cross():  # tables of values answer empty and full sets
         game.structure = game.engine.structure_name
     else:
-        cost.add_calls(backend.calls(each * asked) + backend.calls(B))
+        cost.add_calls(backend.calls(each * queried) + backend.calls(B))
 
 
 def sampled_list(
@@ -217,14 +217,14 @@ def _of_two(
     design = designs.ListedSets(~replaced, np.eye(len(replaced)))
 
     def of(means: np.ndarray) -> np.ndarray:
-        Q = np.concatenate([quantity.combined(one) for one in means])  # [n, L, K]
+        Q = np.concatenate([quantity.combined(mean) for mean in means])  # [n, L, K]
         return np.einsum("vl,nlk->nvk", contrast, Q)
 
     values, errors, freedom = [], [], 0.0
     for run in draws.runs(game, design, rows, joint=True):
         run.step(plan.samples)
-        for one in run.moments.mean:  # raises for a division by 0, and says for which set
-            quantity.of(quantity.combined(one), None, lambda c: game.named(~replaced[c]))
+        for mean in run.moments.mean:  # raises for a division by 0, and says for which set
+            quantity.of(quantity.combined(mean), None, lambda c: game.named(~replaced[c]))
         value, error = draws.smooth(run.moments, of)
         values.append(value)
         errors.append(error)
@@ -278,13 +278,13 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Sampl
     T, K = run.design.terms, run.game.probe().outputs
     values, errors = np.zeros((n, T, K)), np.zeros((n, T, K))
     freedom, counts, bounds = np.zeros(n), np.zeros(n, np.int64), np.zeros(n)
-    left, before, told = np.arange(n), 0, plan.stop is None
+    left, before, warned = np.arange(n), 0, plan.stop is None
     for stop in stops:
         coming = len(left) * (stop - before) * run.design.coalitions
-        said = "" if told else why_long(run.game, coming, OF_A_DRAWN_ROW * coming)
+        said = "" if warned else why_long(run.game, coming, OF_A_DRAWN_ROW * coming)
         if said:  # before the first long part
             warn_slow(said, f"a larger epsilon=, {FEWER_DRAWS}")
-            told = True
+            warned = True
         run.step(stop)
         before = stop
         values[left], errors[left] = draws.linear(run.moments, factors)

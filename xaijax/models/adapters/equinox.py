@@ -1,4 +1,4 @@
-"""Equinox modules, written for one instance: mapped over rows, in inference mode."""
+"""Reads Equinox modules, which take one instance: maps them over rows, in inference mode."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def is_equinox(f: Any) -> bool:
         return isinstance(f[1], equinox.nn.State)
     if equinox is None or not isinstance(f, equinox.Module) or not callable(f):
         return False
-    # filter_jit(f), filter_vmap(f) and the like are modules too, but take what f takes: a batch.
+    # filter_jit(f), filter_vmap(f) and similar wrappers are modules too, but take a batch as f
+    # does.
     return not type(f).__module__.startswith("equinox._")
 
 
 def equinox_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
-    """A callable Equinox module, or (module, state) as `eqx.nn.make_with_state` returns them.
+    """Reads a callable Equinox module, or (module, state) from `eqx.nn.make_with_state`.
 
     Its params are `equinox.filter(module, equinox.is_array)`; with a state, (these, the state).
     """
@@ -50,10 +51,10 @@ def equinox_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource
         raise InputError(
             f"state= is for Equinox modules that take one; {name} does not. Leave it out."
         )
-    more = [one for one in missing(f, 1) if one != "state"]
+    more = [argument for argument in missing(f, 1) if argument != "state"]
     if more:
-        leaves = ", ".join(f"'{one}': ..." for one in more)
-        named = ", ".join(f"X['{one}']" for one in more)
+        leaves = ", ".join(f"'{argument}': ..." for argument in more)
+        named = ", ".join(f"X['{argument}']" for argument in more)
         raise InputTypeError(
             f"f= is the Equinox module {name}, which takes {', '.join(more)} besides a row; "
             "as_model maps f(x) over rows. If each row has its own, give rows "
@@ -69,7 +70,7 @@ def equinox_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource
 
     def with_state(params: Any, rows: Any) -> Any:
         module = equinox.combine(params[0], static)
-        # The state is shared: what one row writes into it, no other row sees.
+        # Each row starts from the same state, and its writes are dropped.
         return jax.vmap(lambda x: module(x, params[1])[0])(rows)
 
     return module_source(
@@ -82,15 +83,15 @@ def equinox_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource
 
 
 def _takes_state(f: Any) -> bool:
-    """Whether it must be given a state: by its signature, or for a layer of Equinox's own in it,
-    which its signature does not show.
+    """Whether it needs a state, by its signature or because it contains a stateful Equinox
+    layer.
     """
     needed = missing(f, 1)
     return "state" in needed if needed else _holds_state(f)
 
 
 def _holds_state(module: Any) -> bool:
-    """Whether a layer of Equinox's own in it needs a state."""
+    """Whether it contains an Equinox layer that needs a state."""
     layer = sys.modules["equinox"].nn.StatefulLayer
     leaves = jax.tree.leaves(module, is_leaf=lambda part: isinstance(part, layer))
     return any(isinstance(leaf, layer) and leaf.is_stateful() for leaf in leaves)

@@ -1,4 +1,4 @@
-"""Flax modules traced by JAX in inference form: linen with variables, a TrainState, nnx."""
+"""Reads Flax modules in inference form: linen with variables, a TrainState, nnx."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _is_module(f: Any) -> bool:
 
 
 def linen_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
-    """A linen module and its variables, or a TrainState; written for a batch."""
+    """Reads a linen module with its variables, or a TrainState; it takes a batch."""
     if _is_train_state(f):
         refuse_options("Flax", backend, params, state)
         return _of_train_state(f)
@@ -46,7 +46,7 @@ def linen_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
             "f= for Flax must come with its variables, as_model(module, variables) or the pair "
             f"(module, variables), variables as module.init returned them; got {came(f)}."
         )
-    given, variables = f
+    linen, variables = f
     if not hasattr(variables, "keys"):
         raise InputTypeError(
             f"f= for Flax must be (module, variables), variables {{'params': ...}}; got "
@@ -57,7 +57,7 @@ def linen_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
             f"f= for Flax must hold the whole variables, {{'params': ...}}; got the collections "
             f"{came(list(variables))}. Pass (module, {{'params': params}})."
         )
-    module: Any = _inference_form(given)
+    module: Any = _inference_form(linen)
     name = type(module).__name__
     apply = module.apply
     call: Any = type(module).__call__ if callable(module) else apply
@@ -72,7 +72,7 @@ def linen_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
 
 
 def _of_train_state(state: Any) -> ModelSource:
-    """The module of a TrainState by its `apply_fn`, which takes variables and a batch."""
+    """The model of a TrainState: its `apply_fn`, which takes variables and a batch."""
     apply = state.apply_fn
     module = getattr(apply, "__self__", None)
     name, mode = getattr(apply, "__name__", "apply_fn"), in_inference(apply)
@@ -91,7 +91,7 @@ def _of_train_state(state: Any) -> ModelSource:
 def _source(
     name: str, apply: Callable[..., Any], mode: dict[str, bool], variables: Any, again: Any
 ) -> ModelSource:
-    # What an answer writes into other collections, a cache say, is dropped.
+    # Writes into other collections, such as a cache, are dropped.
     written = [key for key in variables if key not in ("params", "batch_stats")]
 
     def head(variables: Any, rows: Any) -> Any:
@@ -103,8 +103,9 @@ def _source(
 
 
 def _said_in_call(module: Any, call: Callable[..., Any]) -> dict[str, bool]:
-    """The mode as keywords of the call. If a field of the module says it, a call that takes None
-    for "as the field says" (`flax.linen.merge_param`) gets no keyword, because it refuses both.
+    """The inference mode as keywords of the call. If a field of the module sets the mode, a call
+    whose keyword defaults to None (`flax.linen.merge_param`) gets no keyword, because Flax
+    refuses both.
     """
     taken = inspect.signature(call).parameters
     return {
@@ -115,7 +116,7 @@ def _said_in_call(module: Any, call: Callable[..., Any]) -> dict[str, bool]:
 
 
 def _inference_form(module: Any) -> Any:
-    """A copy whose own fields say inference; a field that is None is said in the call."""
+    """A copy whose fields are set to inference; fields that are None are set in the call."""
     fields = {field.name for field in dataclasses.fields(module) if field.init}
     mode = {
         name: value
@@ -126,14 +127,14 @@ def _inference_form(module: Any) -> Any:
 
 
 def _is_train_state(f: Any) -> bool:
-    found = sys.modules.get("flax.training.train_state")
-    return found is not None and isinstance(f, found.TrainState)
+    loaded = sys.modules.get("flax.training.train_state")
+    return loaded is not None and isinstance(f, loaded.TrainState)
 
 
 def nnx_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
-    """A callable nnx module, written for a batch. Its params are the state of a clone in inference
-    mode, without its streams of random numbers; the module itself is not touched. What an answer
-    writes, as the counters of streams that an RNN asks for its first carry, is dropped.
+    """Reads a callable nnx module, which takes a batch. Its params are the state of a clone in
+    inference mode, without random streams; the module itself is not changed. Writes during a
+    call, such as the counters of an RNN's random streams, are dropped.
     """
     refuse_options("Flax nnx", backend, params, state)
     from flax import nnx  # noqa: PLC0415
@@ -152,7 +153,7 @@ def nnx_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     mode = in_inference(f)
 
     def head(arrays: Any, rows: Any) -> Any:
-        fresh = jax.tree.map(lambda leaf: leaf, streams)  # made in this trace, which may write them
+        fresh = jax.tree.map(lambda leaf: leaf, streams)  # made in this trace
         return nnx.merge(graph, fresh, arrays)(rows, **mode)
 
     read = checked_params(arrays)

@@ -1,4 +1,4 @@
-"""Plain functions: f(X) or f(params, X) traced by JAX, or any callable run on the host.
+"""Reads plain functions: f(X) or f(params, X) traced by JAX, or any callable on the host.
 
 The adapters of neural libraries share the inference form, the refused arguments and `ModelSource`.
 """
@@ -21,7 +21,7 @@ from xaijax.models.base.source import ModelSource
 
 
 def plain_function(f: Callable[..., Any], params: Any, backend: str) -> ModelSource:
-    """A batched function: f(X), or f(params, X) where params are given, -> [R] or [R, K]."""
+    """Reads a batched function f(X), or f(params, X) if params are given, -> [R] or [R, K]."""
     name = function_name(f)
     if backend == "host":
         if params is not None:
@@ -41,7 +41,7 @@ def plain_function(f: Callable[..., Any], params: Any, backend: str) -> ModelSou
 
 
 def function_name(f: Any) -> str:
-    """What to call `f` in messages and in the repr."""
+    """The name of `f` for messages and for the repr."""
     while isinstance(f, functools.partial):
         f = f.func
     name = getattr(f, "__name__", None)
@@ -49,11 +49,11 @@ def function_name(f: Any) -> str:
 
 
 def checked_params(params: Any) -> Any:
-    """The pytree, its NumPy arrays as read-only copies: a model keeps the numbers it was given.
+    """Checks the pytree, and returns it with NumPy arrays as read-only copies.
 
     Raises InputTypeError if a leaf is neither an array nor a number.
     """
-    leaves_of(params, "params=")  # refuses keys that do not sort
+    leaves_of(params, "params=")  # refuses keys that cannot be sorted
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         array = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
         if not array and not isinstance(leaf, (bool, int, float, complex)):
@@ -65,7 +65,7 @@ def checked_params(params: Any) -> Any:
 
 
 def _copied(leaf: Any) -> Any:
-    """A NumPy array as a copy that cannot be written; anything else as it is."""
+    """A read-only copy of a NumPy array; other values are returned as they are."""
     if isinstance(leaf, np.ndarray):
         leaf = leaf.copy()
         leaf.flags.writeable = False
@@ -73,9 +73,9 @@ def _copied(leaf: Any) -> Any:
 
 
 def on_one_device(params: Any) -> Any:
-    """The pytree with arrays that several devices hold whole taken from one of them, uncopied.
+    """The pytree with replicated arrays taken from one device, without a copy.
 
-    An array that is sharded stays where it is, and so do all others with it.
+    If an array is sharded, all arrays stay where they are.
     """
     leaves = [leaf for leaf in jax.tree.leaves(params) if isinstance(leaf, jax.Array)]
     if not all(leaf.sharding.is_fully_replicated for leaf in leaves):
@@ -92,7 +92,7 @@ def _check_arity(f: Callable[..., Any], names: tuple[str, ...]) -> None:
     """Raises InputTypeError if f cannot be called with this number of positional arguments."""
     try:
         signature = inspect.signature(f)
-    except (TypeError, ValueError):  # builtins and compiled callables tell no signature
+    except (TypeError, ValueError):  # builtins and compiled callables have no signature
         return
     try:
         signature.bind(*names)
@@ -109,7 +109,7 @@ def _check_arity(f: Callable[..., Any], names: tuple[str, ...]) -> None:
         ) from None
 
 
-# What a module's own signature may call its mode, and what it is when the module is not trained.
+# Names of the mode in signatures of modules, and its value for inference.
 INFERENCE = {
     "train": False,
     "training": False,
@@ -121,7 +121,7 @@ INFERENCE = {
 
 
 def in_inference(call: Callable[..., Any]) -> dict[str, bool]:
-    """The keywords of `call` that say its mode, set to inference."""
+    """The keywords of `call` that set its mode, with their values for inference."""
     return {name: INFERENCE[name] for name in _parameters(call) if name in INFERENCE}
 
 
@@ -130,25 +130,25 @@ def missing(call: Callable[..., Any], first: int) -> list[str]:
     varied = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [
         name
-        for name, one in list(_parameters(call).items())[first:]
-        if one.default is inspect.Parameter.empty
-        and one.kind not in varied
+        for name, parameter in list(_parameters(call).items())[first:]
+        if parameter.default is inspect.Parameter.empty
+        and parameter.kind not in varied
         and name not in INFERENCE
     ]
 
 
 def refuse_missing(call: Callable[..., Any], first: int, what: str, way: str) -> None:
-    """Raises InputTypeError if `call` must be given more than rows.
+    """Raises InputTypeError if `call` needs arguments besides rows.
 
-    way: what to write, with {given} for the arguments that the module gets.
+    way: what to write instead, with {given} for the module's arguments.
     """
     more = missing(call, first)
     if more:
         rows = [*_parameters(call)][first - 1]
-        container = "{" + ", ".join(f"'{one}': ..." for one in (rows, *more)) + "}"
+        container = "{" + ", ".join(f"'{name}': ..." for name in (rows, *more)) + "}"
         mode = [f"{name}={value}" for name, value in in_inference(call).items()]
-        each = [f"X['{rows}']", *(f"{one}=X['{one}']" for one in more), *mode]
-        shared = ["X", *(f"{one}={one}" for one in more), *mode]
+        each = [f"X['{rows}']", *(f"{name}=X['{name}']" for name in more), *mode]
+        shared = ["X", *(f"{name}={name}" for name in more), *mode]
         raise InputTypeError(
             f"f= is {what}, which takes {', '.join(more)} besides rows. If each row has its own, "
             f"give rows {container}: {way.format(given=', '.join(each))}. What is the same for all "
@@ -163,7 +163,7 @@ def refuse_options(
     state: Any = None,
     way: str = "model.replace(params=...) sets new ones",
 ) -> None:
-    """Raises InputError for arguments that a module of the library does not take; way: to set its
+    """Raises InputError for arguments that modules of the library do not take; way: how to set
     parameters.
     """
     for name, value in (("params", params), ("state", state)):
@@ -186,7 +186,7 @@ def module_source(
     again: Any = None,
     network: bool = True,
 ) -> ModelSource:
-    """The `ModelSource` of a function or a module: one head for all words of `output=`."""
+    """The `ModelSource` of a function or a module: one head for all values of `output=`."""
     heads: dict[str, Any] = dict.fromkeys(WORDS, head)
     facts: dict[str, Any] = {"params": params, "again": again, "network": network}
     return ModelSource(backend, reason, name, heads, "value", "value", **facts)
@@ -195,5 +195,5 @@ def module_source(
 def _parameters(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     try:
         return dict(inspect.signature(call).parameters)
-    except (TypeError, ValueError):  # compiled callables tell no signature
+    except (TypeError, ValueError):  # compiled callables have no signature
         return {}

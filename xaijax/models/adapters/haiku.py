@@ -1,4 +1,4 @@
-"""Haiku: a transformed function with its params, and its state if it has one."""
+"""Reads Haiku's transformed functions with their params, and their state if they have one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from xaijax.models.base.source import ModelSource
 
 
 def haiku_function(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
-    """A transformed function of a batch, with its params and, of TransformedWithState, its state.
+    """Reads a transformed function of a batch, with its params and, for TransformedWithState, its
+    state.
 
-    It is asked without a random key, so that a function that draws is refused by Haiku.
+    It is called without a random key, so Haiku refuses functions that need one.
     """
     stateful = isinstance(f, sys.modules["haiku"].TransformedWithState)
     recipe = "as_model(transformed, params, state=state)" if stateful else "as_model(f, params)"

@@ -1,4 +1,4 @@
-"""Keras 3: traced by JAX where JAX is its backend, else called on the host."""
+"""Reads Keras 3 models: traced by JAX if JAX is Keras's backend, otherwise called on the host."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from xaijax.models.base.source import ModelSource
 
 
 def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
-    """A built Keras model in inference mode; its variables are not touched. A model of several
-    inputs is given rows in a dict by their names, or in a list in their order.
+    """Reads a built Keras model in inference mode; its variables are not changed. A model of
+    several inputs takes a dict of rows by name, or a list in the inputs' order.
 
-    Its params are {"trainable": [...], "fixed": [...]}, the values of its variables in its order.
+    Its params are {"trainable": [...], "fixed": [...]}, the values of its variables in order.
     """
     refuse_options("Keras", "auto", params, state)
     keras: Any = sys.modules["keras"]
@@ -29,7 +29,7 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
             "as_model."
         )
     if len(heads := list(getattr(f, "outputs", None) or [])) > 1:
-        shapes = ", ".join(str(tuple(one.shape)) for one in heads)
+        shapes = ", ".join(str(tuple(output.shape)) for output in heads)
         raise InputError(
             f"f= is the Keras model {name} with {len(heads)} outputs, of shapes {shapes}. Choose "
             f"one of them, 0 to {len(heads) - 1}: as_model(keras.Model(m.inputs, m.outputs[1]))."
@@ -56,26 +56,26 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
         return f.stateless_call(params["trainable"], params["fixed"], rows, training=False)[0]
 
     values = {
-        "trainable": [one.value for one in f.trainable_variables],
-        "fixed": [one.value for one in f.non_trainable_variables],
+        "trainable": [variable.value for variable in f.trainable_variables],
+        "fixed": [variable.value for variable in f.non_trainable_variables],
     }
     return module_source("a Keras model, traced by JAX", name, head, values)
 
 
 def _narrow(leaf: Any) -> np.ndarray:
-    """Numbers in float32, as Keras keeps its own; whole numbers and bools as they are."""
+    """Floats as float32, Keras's own dtype; integers and bools as they are."""
     array = np.asarray(leaf)
     return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
 def _refuse_other_rows(f: Any, rows: Any) -> None:
-    """Raises InputTypeError for rows other than the inputs of a model that says what these are."""
+    """Raises InputTypeError if rows do not match the declared inputs of a model."""
     inputs = getattr(f, "inputs", None) or [None]
-    made_of = getattr(f, "_inputs_struct", None)  # a dict of the names that its maker chose
-    names = [getattr(one, "name", "rows") for one in inputs]
+    made_of = getattr(f, "_inputs_struct", None)  # a dict with the model's own names
+    names = [getattr(tensor, "name", "rows") for tensor in inputs]
     names = list(made_of) if isinstance(made_of, Mapping) else names
     count = len(jax.tree.leaves(rows))
-    # Keras takes the arrays of a dict by their sorted names, whatever these are.
+    # Keras reads the arrays of a dict in the order of their sorted names.
     if len(inputs) != count or (isinstance(rows, Mapping) and set(rows) != set(names)):
         came = sorted(map(str, rows)) if isinstance(rows, Mapping) else count
         raise InputTypeError(

@@ -1,4 +1,4 @@
-"""ONNX files, run by onnxruntime on the host."""
+"""Reads ONNX files, which onnxruntime runs on the host."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def is_onnx(f: Any) -> bool:
 
 
 def onnx_file(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
-    """A file whose inputs have rows of any number as their first axis. For a label and chances,
-    "proba" is the default.
+    """Reads a file whose inputs have any number of rows as first axis. If it returns labels and
+    probabilities, "proba" is the default.
 
     Raises ImportError if onnxruntime is not installed, InputError for a file that it cannot read or
     that has other inputs or outputs.
@@ -65,7 +65,7 @@ def onnx_file(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
 
 
 class SameFile:
-    """A file's path that is pickled with its digest: what is opened must be the same file."""
+    """A file's path, pickled with the file's digest, so that the same file must be opened."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.digest = path, _digest(path)
@@ -95,21 +95,21 @@ def _digest(path: Path) -> str:
 
 def _inputs(session: Any, path: Path) -> dict[str, Any]:
     """The dtype of each input, by its name."""
-    for one in session.get_inputs():
-        if one.type not in DTYPES:
+    for arg in session.get_inputs():
+        if arg.type not in DTYPES:
             raise InputTypeError(
-                f"f={path.name!r} takes {one.type} as {one.name!r}; accepted: {', '.join(DTYPES)}."
+                f"f={path.name!r} takes {arg.type} as {arg.name!r}; accepted: {', '.join(DTYPES)}."
             )
-        if one.shape and isinstance(one.shape[0], int):
+        if arg.shape and isinstance(arg.shape[0], int):
             raise InputError(
-                f"f={path.name!r} takes batches of {one.shape[0]} rows only. Export it with a "
+                f"f={path.name!r} takes batches of {arg.shape[0]} rows only. Export it with a "
                 "first axis of any length (dynamic_axes or dynamic_shapes of the exporter)."
             )
-    return {one.name: DTYPES[one.type] for one in session.get_inputs()}
+    return {arg.name: DTYPES[arg.type] for arg in session.get_inputs()}
 
 
 def _feeds(rows: Any, inputs: dict[str, Any], path: Path) -> dict[str, np.ndarray]:
-    """What the session is given, by name; rows: one array, a dict by name, or a list in order."""
+    """Inputs of the session, by name; rows: one array, a dict by name, or a list in order."""
     leaves = jax.tree.leaves(rows)
     arrays = rows if isinstance(rows, Mapping) else dict(zip(inputs, leaves, strict=False))
     if set(arrays) != set(inputs) or len(leaves) != len(inputs):
@@ -124,18 +124,18 @@ def _feeds(rows: Any, inputs: dict[str, Any], path: Path) -> dict[str, np.ndarra
 def _heads(
     session: Any, inputs: dict[str, Any], path: Path
 ) -> tuple[dict[str, Callable[[Any], Any]], str]:
-    """What each word of `output=` asks, and the default."""
+    """Outputs that each word of `output=` selects, and the default."""
     outputs = session.get_outputs()
 
-    def asked(name: str) -> Callable[[Any], Any]:
+    def output(name: str) -> Callable[[Any], Any]:
         return lambda rows: session.run([name], _feeds(rows, inputs, path))[0]
 
     if len(outputs) == 1:
-        return dict.fromkeys(WORDS, asked(outputs[0].name)), "value"
-    numbers = [one for one in outputs if one.type in DTYPES]
+        return dict.fromkeys(WORDS, output(outputs[0].name)), "value"
+    numbers = [arg for arg in outputs if arg.type in DTYPES]
     if len(outputs) == 2 and len(numbers) == 2 and len(numbers[1].shape or ()) == 2:
-        return {"label": asked(outputs[0].name), "proba": asked(outputs[1].name)}, "proba"
-    shown = [f"{one.name}: {one.type}" for one in outputs]
+        return {"label": output(outputs[0].name), "proba": output(outputs[1].name)}, "proba"
+    shown = [f"{arg.name}: {arg.type}" for arg in outputs]
     raise InputTypeError(
         f"f={path.name!r} has the outputs {shown}; accepted are one array, or a label and an array "
         f"of chances (export a scikit-learn classifier with options={{'zipmap': False}})."

@@ -1,4 +1,5 @@
-"""scikit-learn estimators and Pipelines, and what looks like them, as the host runs them.
+"""scikit-learn estimators and Pipelines, what looks like them, and boosters without scikit-learn,
+as the host runs them.
 
 `translations/in_jax.py` makes the JAX model of those that have a translation.
 
@@ -8,8 +9,9 @@ Letters: F columns of the rows.
 from __future__ import annotations
 
 import inspect
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any
 
@@ -17,7 +19,6 @@ import numpy as np
 
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.models.adapters.boosted import BOOSTED, booster_heads, library_of, margin_of
 from xaijax.models.base.outputs import check_raw
 from xaijax.models.base.source import DECIDED, ModelSource
 from xaijax.models.identity.patched import check_version, chosen, is_own, of_sklearn
@@ -30,6 +31,7 @@ METHODS = {
     "value": "predict",
 }
 _OTHERS = ("score_samples", "transform", "predict_log_proba")
+BOOSTED = ("xgboost", "lightgbm", "catboost")
 _ON_HOST = (*BOOSTED, "statsmodels")
 # The kinds of scikit-learn whose predict answers with codes: of clusters, or of in and out.
 CODES = ("clusterer", "outlier_detector", "density_estimator")
@@ -117,7 +119,7 @@ def estimator(f: Any, params: Any, backend: str, method: str | None = None) -> M
     if several:
         del heads["label"]
     if method is not None:
-        heads = {word: head for word, head in heads.items() if METHODS[word] == method}
+        heads = {word: head for word, head in heads.items() if METHODS.get(word) == method}
         if not heads:
             _refused(name)()
     heads = {word: _as_trained(f, head) for word, head in heads.items()}
@@ -131,7 +133,8 @@ def estimator(f: Any, params: Any, backend: str, method: str | None = None) -> M
     reason = "backend='host' was said" if backend == "host" else ""
     if backend != "host" and kind == "classifier" and default == "decision" and method is None:
         reason = "without predict_proba the decision is explained"
-    columns = "proba" if "proba" in heads else "decision" if "decision" in heads else "value"
+    scored = "decision" in heads and kind in (None, "classifier", *CODES)
+    columns = "proba" if "proba" in heads else "decision" if scored else "value"
     if decided is not None and columns == "value":
         columns = DECIDED
     if several and decided is not None:
@@ -157,12 +160,6 @@ def estimator(f: Any, params: Any, backend: str, method: str | None = None) -> M
     )
 
 
-def told(f: Any) -> str:
-    """The estimator's name, with the last step of a Pipeline and what a search chose."""
-    inner = f.steps[-1][1] if is_own(f, "Pipeline") else chosen(f)
-    return type(f).__name__ if inner is f else f"{type(f).__name__} of {told(inner)}"
-
-
 def _check_fitted(f: Any, name: str) -> None:
     # Only scikit-learn's own classes keep its naming rule for fitted attributes.
     if not of_sklearn(type(f)):
@@ -180,7 +177,7 @@ def _check_fitted(f: Any, name: str) -> None:
 
 
 def _kind(f: Any) -> str | None:
-    """What scikit-learn's tags say that f is, a "classifier" say; None: nothing says it."""
+    """Kind of estimator by scikit-learn's tags, such as "classifier"; None: unknown."""
     if _is_sklearn(f):
         from sklearn.utils import get_tags  # noqa: PLC0415
 
@@ -290,7 +287,7 @@ def _of_classes(
 ) -> Callable[[Any], Any]:
     """One of f's methods, refused once f knows other classes: columns would be those of others."""
 
-    def asked(rows: Any) -> Any:
+    def checked(rows: Any) -> Any:
         now = _classes(f, _kind(f))
         if repr(now) != repr(classes):  # by their text: a NaN among them equals itself
             raise InputError(
@@ -299,7 +296,7 @@ def _of_classes(
             )
         return head(rows)
 
-    return asked
+    return checked
 
 
 def _heads(f: Any, kind: str | None) -> dict[str, Callable[..., Any]]:
@@ -315,14 +312,30 @@ def _heads(f: Any, kind: str | None) -> dict[str, Callable[..., Any]]:
         fits = method != "score_samples" or kind in (None, *CODES)
         if word not in heads and callable(answer) and fits:
             heads[word] = _side_by_side(answer) if several else answer
-    scores = kind == "classifier" or kind is None and "proba" in heads
-    if scores and "decision" not in heads and (margin := margin_of(f)) is not None:
+    if "decision" not in heads and (margin := margin_of(f)) is not None:
         heads["decision"] = margin
+    if is_own(_last(f), "IsolationForest"):
+        heads["path-length"] = _path_lengths(f)
+    if is_own(_last(f), "KernelDensity"):
+        heads["density"] = lambda rows: np.exp(f.score_samples(rows))
     if callable(getattr(f, "predict", None)):
         heads["value"] = f.predict
         if kind in (None, "classifier", *CODES):
             heads["label"] = f.predict
     return heads
+
+
+def _path_lengths(f: Any) -> Callable[..., Any]:
+    """The mean over trees of a row's path, with what a leaf of several rows stands for."""
+    n = int(_last(f).max_samples_)
+    if n < 2:
+        return _refused_lengths
+    whole = 1.0 if n == 2 else 2 * (np.log(n - 1) + np.euler_gamma) - 2 * (n - 1) / n
+    return lambda rows: -np.log2(-f.score_samples(rows)) * whole
+
+
+def _refused_lengths(_: Any) -> Any:
+    raise InputError("output='path-length' needs trees of two rows or more; set max_samples=.")
 
 
 def _as_trained(f: Any, head: Callable[..., Any]) -> Callable[..., Any]:
@@ -334,13 +347,13 @@ def _as_trained(f: Any, head: Callable[..., Any]) -> Callable[..., Any]:
     if library_of(net, ("skorch",)) is None:
         return head
 
-    def asked(rows: Any) -> Any:
+    def as_trained(rows: Any) -> Any:
         if isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
-            dtype = next((str(one.dtype) for one in net.module_.parameters()), "float32")
+            dtype = next((str(weight.dtype) for weight in net.module_.parameters()), "float32")
             rows = rows.astype(dtype.removeprefix("torch."))
         return head(rows)
 
-    return asked
+    return as_trained
 
 
 def _default(heads: dict[str, Callable[..., Any]], kind: str | None, decides: bool) -> str | None:
@@ -429,11 +442,11 @@ def _reads(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
         if is_own(estimator, *names) and hasattr(estimator, attribute):
             held = getattr(estimator, attribute)
             inner = list(held) if isinstance(held, (list, tuple)) else [held]
-            takes = [_reads(one)[0] for one in inner]
+            takes = [_reads(part)[0] for part in inner]
             if getattr(estimator, "passthrough", False):  # a stack whose last one sees the rows
                 takes.append(_reads(estimator.final_estimator_)[0].all(keepdims=True))
             if is_own(estimator, "BaseBagging"):  # each has columns of its own
-                takes = [one.all(keepdims=True) for one in takes]
+                takes = [by_column.all(keepdims=True) for by_column in takes]
             return reduce(np.logical_and, takes, _YES), _YES
     boosted = library_of(estimator, BOOSTED)
     if boosted is not None:
@@ -470,3 +483,85 @@ def _boosted_takes(estimator: Any) -> bool:
         return True
     settings: dict[str, Any] = estimator.get_params()
     return settings.get("nan_mode") != "Forbidden"
+
+
+# Boosted trees of XGBoost, LightGBM and CatBoost: margins, and boosters without scikit-learn.
+
+Head = Callable[[Any], Any]
+# Losses of CatBoost's classifiers: of one class for each row, and of several labels.
+_OF_CLASSES = ("Logloss", "CrossEntropy", "Focal", "MultiClass", "MultiClassOneVsAll")
+# Keywords that make the `predict` of a library answer with margins, before any link.
+_MARGIN: dict[str, dict[str, Any]] = {
+    "xgboost": {"output_margin": True},
+    "lightgbm": {"raw_score": True},
+    "catboost": {"prediction_type": "RawFormulaVal"},
+}
+
+
+def library_of(thing: Any, libraries: Iterable[str]) -> str | None:
+    """The first of these libraries that a class of the object comes from; None: none of them."""
+    roots = [base.__module__.partition(".")[0] for base in type(thing).__mro__]
+    return next((root for root in roots if root in libraries), None)
+
+
+def margin_of(classifier: Any) -> Head | None:
+    """rows -> margins of a boosted classifier, or of a Pipeline that ends in one, or of a search
+    for either; None: it has none.
+    """
+    estimator = chosen(classifier)
+    last = estimator.steps[-1][1] if is_own(estimator, "Pipeline") else estimator
+    library = library_of(last, BOOSTED)
+    if library is None:
+        return None
+    return lambda rows: chosen(classifier).predict(rows, **_MARGIN[library])
+
+
+def booster_heads(booster: Any) -> dict[str, Head] | None:
+    """The answers of a booster by the words of `output=`, the default first; None: f is none.
+
+    Those of XGBoost take no arrays but what is made of them here. The class `CatBoost` itself is
+    one: its `predict` answers with margins, whatever its loss.
+    """
+    if library_of(booster, ("catboost",)) is not None and type(booster).__name__ == "CatBoost":
+        return _catboost_heads(booster)
+    library = library_of(booster, ("xgboost", "lightgbm"))
+    if library is None or type(booster).__name__ != "Booster":
+        return None
+
+    def predict(rows: Any, **options: Any) -> Any:
+        matrix = rows if library == "lightgbm" else _matrix(booster, rows)
+        return booster.predict(matrix, **options)
+
+    def decision(rows: Any) -> Any:
+        return predict(rows, **_MARGIN[library])
+
+    if library == "xgboost":
+        learner = json.loads(booster.save_config())["learner"]
+        if learner["learner_train_param"]["objective"] == "multi:softmax":  # answers with codes
+            return {"decision": decision, "label": predict}
+    return {"value": predict, "decision": decision}
+
+
+def _catboost_heads(booster: Any) -> dict[str, Head]:
+    settings = booster.get_params() if hasattr(booster, "get_params") else {}
+    if hasattr(booster, "get_all_params"):  # those of a model that was read from a file, too
+        settings = {**settings, **booster.get_all_params()}
+    loss = str(settings.get("loss_function", "")).partition(":")[0]
+
+    def head(kind: str) -> Head:
+        return lambda rows: booster.predict(rows, prediction_type=kind)
+
+    margins = {"value": booster.predict, "decision": head("RawFormulaVal")}
+    if loss in _OF_CLASSES:
+        labels = head("Class")
+        of_classes = {"label": lambda rows: np.ravel(labels(rows))}
+        return {"proba": head("Probability")} | margins | of_classes
+    return margins
+
+
+def _matrix(booster: Any, rows: Any) -> Any:
+    make = sys.modules["xgboost"].DMatrix
+    if hasattr(rows, "columns"):
+        return make(rows, enable_categorical=True)
+    names, kinds = booster.feature_names, booster.feature_types
+    return make(rows, feature_names=names, feature_types=kinds, enable_categorical=True)

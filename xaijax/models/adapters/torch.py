@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -22,6 +22,8 @@ from xaijax.models.adapters.functions import (
     refuse_options,
 )
 from xaijax.models.base.source import ModelSource
+
+FEW = 8  # rows by which the widths of layers are found
 
 
 def torch_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
@@ -44,23 +46,40 @@ def torch_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     module = copy.deepcopy(f).eval()
     mode = in_inference(f.forward)
     keywords = _keywords(f)
-    held = next((one for one in module.parameters() if one.is_floating_point()), torch.empty(0))
+    held = next((p for p in module.parameters() if p.is_floating_point()), torch.empty(0))
 
     def tensor(leaf: Any) -> Any:
-        given = torch.from_numpy(np.array(leaf))  # a copy: PyTorch knows no read-only memory
-        return given.to(held.device, held.dtype if given.is_floating_point() else None)
+        copied = torch.from_numpy(np.array(leaf))  # a copy: PyTorch knows no read-only memory
+        return copied.to(held.device, held.dtype if copied.is_floating_point() else None)
 
     def called(rows: Any) -> np.ndarray:
-        given = jax.tree.map(tensor, rows)
+        inputs = jax.tree.map(tensor, rows)
         with torch.inference_mode():
-            if isinstance(given, Mapping) and keywords(given):
-                answers = module(**given, **mode)
+            if isinstance(inputs, Mapping) and keywords(inputs):
+                answers = module(**inputs, **mode)
             else:
-                answers = module(given, **mode)
+                answers = module(inputs, **mode)
         answers = _logits(answers, torch.Tensor, name)
         answers = answers.float() if answers.is_floating_point() else answers
         return answers.cpu().numpy()
 
+    def widest(rows: Any) -> int:
+        """Numbers of a row in the widest layer's output."""
+        few = jax.tree.map(lambda leaf: leaf[:FEW], rows)
+        sizes = [0]
+
+        def note(layer: Any, inputs: Any, made: Any) -> None:
+            sizes.extend(leaf.numel() for leaf in jax.tree.leaves(made) if torch.is_tensor(leaf))
+
+        hooks = [layer.register_forward_hook(note) for layer in module.modules()]
+        try:
+            called(few)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return max(sizes) // len(jax.tree.leaves(few)[0])
+
+    cast(Any, called).widest = widest  # read by the probe
     if backend == "jax":
         return _traced(module, mode, called, name)
     reason = "a PyTorch module, called on the host"
@@ -77,7 +96,7 @@ def _keywords(f: Any) -> Callable[[Mapping[Any, Any]], bool]:
     if hugging is not None and isinstance(f, getattr(hugging, "PreTrainedModel", ())):
         return lambda rows: True
     kinds = inspect.signature(f.forward).parameters
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in kinds.values()):
+    if any(kind.kind is inspect.Parameter.VAR_KEYWORD for kind in kinds.values()):
         return lambda rows: all(isinstance(key, str) for key in rows)
     return lambda rows: len(kinds) > 1 and set(rows) <= set(kinds)
 
@@ -114,4 +133,4 @@ def _traced(module: Any, mode: dict[str, bool], called: Any, name: str) -> Model
         return function(params, (rows,), mode)
 
     source = module_source("a PyTorch module, traced by JAX through torchax", name, head, values)
-    return dataclasses.replace(source, own=called, again=(module, None, None))
+    return dataclasses.replace(source, original=called, again=(module, None, None))

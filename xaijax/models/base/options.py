@@ -13,12 +13,12 @@ import numpy as np
 from xaijax.core.checks import listed, number, whole_number, yes_or_no
 from xaijax.core.errors import InputError, InputTypeError
 
-WORDS = ("proba", "decision", "label", "value")
+WORDS = ("proba", "decision", "label", "value", "path-length", "density")
 NONFINITE = ("raise", "propagate")
 
 
 def came(value: Any) -> str:
-    """What was given, short enough for a message."""
+    """The repr of a value, short enough for a message."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -33,20 +33,20 @@ def check_threshold(value: Any) -> float | None:
     if value is None:
         return None
     most = sys.float_info.max
-    return number(value, "threshold=", "a finite number or None", lambda one: abs(one) <= most)
+    return number(value, "threshold=", "a finite number or None", lambda x: abs(x) <= most)
 
 
 def check_timeout(value: Any) -> float | None:
-    """The seconds one call may take, or None."""
+    """The time limit of one call in seconds, or None."""
     if value is None:
         return None
     most = threading.TIMEOUT_MAX
     wanted = f"a positive number of seconds, at most {most:.3g}"
-    return number(value, "timeout=", wanted, lambda one: 0 < one <= most, " None sets no limit.")
+    return number(value, "timeout=", wanted, lambda x: 0 < x <= most, " None sets no limit.")
 
 
 def check_max_rows(value: Any) -> int | None:
-    """The rows one host call may hold, or None."""
+    """The maximum number of rows in one host call, or None."""
     if value is None:
         return None
     return whole_number(value, "max_rows=", remedy=" None sets no limit.")
@@ -73,8 +73,8 @@ def check_classes(value: Any) -> tuple[Any, ...] | None:
     """At least two distinct class labels (strings, numbers or bools) as a tuple, or None."""
     if value is None:
         return None
-    given = listed(value, "classes=", "class labels, in the order of the model's columns")
-    labels = tuple(item.item() if isinstance(item, np.generic) else item for item in given)
+    items = listed(value, "classes=", "class labels, in the order of the model's columns")
+    labels = tuple(item.item() if isinstance(item, np.generic) else item for item in items)
     for label in labels:
         if not isinstance(label, (str, Real)):
             got = f"{type(label).__name__} {came(label)}"

@@ -1,4 +1,4 @@
-"""What a model may return: [R] or [R, K] numbers, one row per row given, or [R] class labels."""
+"""Checks a model's output: [R] or [R, K] numbers, one row per input row, or [R] class labels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _EXPECTED = "expected one number per row, [R], or K numbers per row, [R, K]"
 
 
 def check_output(raw: Any, rows: int, where: str = "the model") -> np.ndarray:
-    """The answer of a host model to `rows` rows as float64 [R] or [R, K]; [R, 1] becomes [R].
+    """The output of a host model for `rows` rows as float64 [R] or [R, K]; [R, 1] becomes [R].
 
-    A copy: what a model returned may be a view of a buffer that its next call overwrites. `where`
-    says whose answer it is ("clf.predict_proba"), in messages. Numbers may be of any real dtype.
-    Finiteness is not looked at here: see `check_finite`.
+    Returns a copy, because the model may return a view of a buffer that its next call overwrites.
+    `where` names the function ("clf.predict_proba") in messages. Any real dtype is accepted.
+    Finiteness is not checked: see `check_finite`.
 
     Raises ModelOutputError for a wrong number of rows, a scalar, None, three or more axes, and for
     text, dates, complex numbers or anything else that is not a number.
@@ -49,7 +49,7 @@ def check_raw(raw: Any, rows: int, where: str = "the model") -> np.ndarray:
 
 
 def check_labels(raw: Any, rows: int, where: str = "the model") -> np.ndarray:
-    """The class labels of `rows` rows as they came: [R] of any dtype; [R, 1] becomes [R]."""
+    """The class labels of `rows` rows, [R] of any dtype; [R, 1] becomes [R]."""
     array = _as_array(raw, rows, where)
     _check_shape(array.shape, rows, where)
     array = _squeezed(array)
@@ -87,7 +87,7 @@ def check_finite(values: np.ndarray, where: str = "the model") -> None:
 def check_traced_shape(
     shape: tuple[int, ...], dtype: Any, rows: int, where: str = "the model"
 ) -> None:
-    """`check_output` for an answer whose shape and dtype alone are known, under tracing."""
+    """`check_output` for a traced output with known shape and dtype only."""
     _check_shape(tuple(shape), rows, where)
     _check_dtype(dtype, where)
 
@@ -97,10 +97,10 @@ def selector(
 ) -> Callable[[Any], Any] | None:
     """A function from [R] or [R, K] (NumPy or traced) to the column of `output`; None: no column.
 
-    named: how many columns `output_names=` names; None: it is not given.
+    named: number of names in `output_names=`; None: not given.
 
-    Its errors: InputError if the index does not exist or there is nothing to select from,
-    ModelOutputError if the columns and the classes differ in number.
+    The function raises InputError if the index does not exist or there is nothing to select from,
+    and ModelOutputError if the numbers of columns and classes differ.
     """
     if isinstance(output, str) and classes is None or output in WORDS:
         return None
@@ -136,10 +136,27 @@ def selector(
     return select
 
 
-def is_label(raw: Any, output: Any, classes: tuple[Any, ...], where: str) -> np.ndarray | None:
-    """1 where the class labels [R] of a host model are this one, else 0, float64 [R].
+def selecting(
+    head: Callable[..., Any],
+    select: Callable[[Any], Any],
+    name: str,
+    output: Any,
+    known: tuple[Any, ...] | None,
+) -> Callable[[Any], Any]:
+    """A head that returns the column chosen by `select`, or the indicator of a class label."""
 
-    None: the answer is not one label of `classes` per row.
+    def call(rows: Any) -> Any:
+        raw = head(rows)
+        labels = None if known is None else is_label(raw, output, known, name)
+        return select(check_raw(raw, len(rows), name)) if labels is None else labels
+
+    return call
+
+
+def is_label(raw: Any, output: Any, classes: tuple[Any, ...], where: str) -> np.ndarray | None:
+    """Indicator float64 [R] of this class among the class labels [R] of a host model.
+
+    None: the output is not one label of `classes` per row.
     """
     array = _squeezed(_as_array(raw, 0, where))
     if array.ndim != 1:
@@ -153,8 +170,8 @@ def is_label(raw: Any, output: Any, classes: tuple[Any, ...], where: str) -> np.
 
 
 def refuse_codes(labels: Any, where: str) -> None:
-    """Raises ModelOutputError for class labels other than 0 and 1, since no mean of these is
-    explained.
+    """Raises ModelOutputError for class labels other than 0 and 1, because they have no mean to
+    explain.
 
     labels: some of them, or all classes. NaN is passed on.
     """
@@ -181,7 +198,7 @@ def refuse_codes(labels: Any, where: str) -> None:
 def output_names_for(
     names: tuple[str, ...] | None, classes: tuple[Any, ...] | None, outputs: int | None
 ) -> tuple[str, ...] | None:
-    """Names of K = `outputs` outputs; None for [R] without names, or where none are known.
+    """Names of K = `outputs` outputs; None for [R] without names, or if none are known.
 
     Raises InputError if `names` (the option output_names=) and the outputs differ in number.
     """
@@ -206,7 +223,7 @@ def _as_array(raw: Any, rows: int, where: str) -> np.ndarray:
     if np.ma.is_masked(raw):
         raise ModelOutputError(f"{where} returned masked entries; {_EXPECTED}.")
     try:
-        return np.array(raw)  # a copy: the model may write its next answer into the same array
+        return np.array(raw)  # a copy: the model may write its next output into the same array
     except (ValueError, TypeError) as exc:
         raise ModelOutputError(
             f"{where} returned a {type(raw).__name__} that is no array; {_EXPECTED}."
@@ -231,7 +248,7 @@ def _check_shape(shape: tuple[int, ...], rows: int, where: str) -> None:
 
 
 def _check_dtype(dtype: Any, where: str) -> None:
-    # The dtype may be of any kind, a typed key's too, which NumPy does not know.
+    # The dtype may be one that NumPy does not know, such as that of a typed key.
     if not any(jnp.issubdtype(dtype, kind) for kind in (np.floating, np.integer, np.bool_)):
         raise ModelOutputError(
             f"{where} returned dtype {dtype}; expected real numbers (float, integer or bool)."

@@ -1,11 +1,12 @@
-"""A function whose products of its own parameters are taken in bfloat16 and added in float32.
+"""Traces a function so that products with its parameters are taken in bfloat16 and added in
+float32.
 
-JAX's words for a matrix precision name what a device may do; a CPU then multiplies in float32, and
-products of two rows' numbers (attention) are taken in the same precision as those of parameters. So
-the trace is read, and both factors of each product with a parameter are rounded to bfloat16: every
-device then multiplies the same numbers. A product of two bfloat16 numbers is exact in float32.
+JAX's matrix precisions only permit a lower precision: a CPU still multiplies in float32, and
+products of two arrays that depend on rows (attention) get the same precision as those of
+parameters. Here both factors of each product with a parameter are rounded to bfloat16 in the trace,
+so every device multiplies the same numbers. A product of two bfloat16 numbers is exact in float32.
 
-`WORD` says to a TPU and to an NVIDIA GPU that the factors have this form, and they multiply in it.
+`WORD` tells a TPU and an NVIDIA GPU to multiply in bfloat16.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from xaijax.core.errors import InputError
 from xaijax_kernels.engine.steps import PRODUCTS, bound
 from xaijax_kernels.engine.tiles import traced
 
-WORD = "BF16_BF16_F32"  # of JAX, for a product whose precision the function itself does not say
+WORD = "BF16_BF16_F32"  # JAX's precision for a product whose precision the function does not set
 _SAID = jax.lax.DotAlgorithmPreset[WORD]
 _FULL = (jax.lax.Precision.HIGHEST,) * 2
 BITS = {"exponent_bits": 8, "mantissa_bits": 7}  # of bfloat16
-# The parameter that holds the trace of a step with the same inputs, by the step's name. A step with
-# a rule of its own for derivatives is none: the products of the rule would stay as they are.
+# The parameter that holds the trace of a step with the same inputs, by the step's name. Steps with
+# a custom derivative are missing, because the products in that rule would not be rounded.
 _INSIDE = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -38,10 +39,10 @@ _INSIDE = {
 
 
 def in_bfloat16(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`function`(params, rows) with its products rounded; name: that of the model, for messages.
+    """`function`(params, rows) with its products rounded; name: the model's name, for messages.
 
-    A product is one of parameters if one of its factors depends on no row. Others, and those whose
-    precision the function says, stay as they are.
+    Products are rounded if one factor depends on no row. Others, and those whose precision the
+    function sets, do not change.
     """
 
     def whole(params: Any, rows: Any) -> Any:
@@ -54,9 +55,9 @@ def in_bfloat16(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
         with jax.default_matmul_precision(WORD):
             closed = traced(listed, params, rows)
-        given, asked = jax.tree.leaves(params), jax.tree.leaves(rows)
-        of_rows = [False] * len(given) + [True] * len(asked)
-        out, _ = _run(closed.jaxpr, closed.consts, [*given, *asked], of_rows, name)
+        param_leaves, row_leaves = jax.tree.leaves(params), jax.tree.leaves(rows)
+        of_rows = [False] * len(param_leaves) + [True] * len(row_leaves)
+        out, _ = _run(closed.jaxpr, closed.consts, [*param_leaves, *row_leaves], of_rows, name)
         return jax.tree.unflatten(trees[0], out)
 
     return whole
@@ -67,15 +68,15 @@ def _run(
 ) -> tuple[list[Any], list[bool]]:
     """(the outputs of a trace, which of them depend on rows); of_rows: which inputs do."""
     values: dict[Any, tuple[Any, bool]] = {}
-    values.update((v, (one, False)) for v, one in zip(jaxpr.constvars, consts, strict=True))
+    values.update((v, (const, False)) for v, const in zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, zip(inputs, of_rows, strict=True), strict=True))
 
     def read(atom: Any) -> tuple[Any, bool]:
         return (atom.val, False) if isinstance(atom, Literal) else values[atom]
 
     for equation in jaxpr.eqns:
-        given = [read(atom) for atom in equation.invars]
-        numbers, marks = [number for number, _ in given], [mark for _, mark in given]
+        pairs = [read(atom) for atom in equation.invars]
+        numbers, marks = [number for number, _ in pairs], [of_row for _, of_row in pairs]
         depends = [any(marks)] * len(equation.outvars)
         if equation.primitive.name in PRODUCTS:
             equation, numbers = _product(equation, numbers, all(marks))
@@ -85,19 +86,19 @@ def _run(
             equation, depends = _opened(equation, marks, name)
         made = zip(bound(equation, numbers), depends, strict=True)
         values.update(zip(equation.outvars, made, strict=True))
-    found = [read(atom) for atom in jaxpr.outvars]
-    return [number for number, _ in found], [mark for _, mark in found]
+    outputs = [read(atom) for atom in jaxpr.outvars]
+    return [number for number, _ in outputs], [of_row for _, of_row in outputs]
 
 
 def _product(equation: Any, factors: list[Any], of_rows: bool) -> tuple[Any, list[Any]]:
     """(the step, its factors) of a product; of_rows: whether both factors depend on rows."""
     if equation.params["precision"] != _SAID:
         return equation, factors
-    single = all(jnp.result_type(one) == jnp.float32 for one in factors)
+    single = all(jnp.result_type(factor) == jnp.float32 for factor in factors)
     if of_rows or not single:
         said = _FULL if all(map(_floats, factors)) else None
         return _with(equation, precision=said), factors
-    rounded = [jax.lax.reduce_precision(one, **BITS) for one in factors]
+    rounded = [jax.lax.reduce_precision(factor, **BITS) for factor in factors]
     return equation, rounded
 
 
@@ -121,15 +122,15 @@ def _opened(equation: Any, marks: list[bool], name: str) -> tuple[Any, list[bool
         return _with(equation, jaxpr=rounded(options["jaxpr"], each)), depends
     if kind == "while":
         first, second = options["cond_nconsts"], options["body_nconsts"]
-        own = marks[first:]
-        own[second:] = _carried(options["body_jaxpr"], own, slice(second, None))
+        body_marks = marks[first:]
+        body_marks[second:] = _carried(options["body_jaxpr"], body_marks, slice(second, None))
         made = {
-            "cond_jaxpr": rounded(options["cond_jaxpr"], [*marks[:first], *own[second:]]),
-            "body_jaxpr": rounded(options["body_jaxpr"], own),
+            "cond_jaxpr": rounded(options["cond_jaxpr"], [*marks[:first], *body_marks[second:]]),
+            "body_jaxpr": rounded(options["body_jaxpr"], body_marks),
         }
-        return _with(equation, **made), own[second:]
+        return _with(equation, **made), body_marks[second:]
     if kind == "cond":
-        branches = tuple(rounded(one, marks[1:]) for one in options["branches"])
+        branches = tuple(rounded(branch, marks[1:]) for branch in options["branches"])
         return _with(equation, branches=branches), depends
     place = _INSIDE.get(kind)
     if place is None:
@@ -145,10 +146,10 @@ def _out_of_reach(name: str, where: str, instead: str) -> InputError:
 
 
 def _of_scan(equation: Any) -> tuple[int, int]:
-    """(the constants of a scan, the numbers that it carries).
+    """(number of constants of a scan, number of carried values).
 
-    Both have the same shape in the trace and outside of it, and so have the outputs that are
-    carried: versions of JAX name their numbers in different ways.
+    They are found by shapes, which are the same inside and outside the trace, because versions of
+    JAX name them differently.
     """
     inner = equation.params["jaxpr"].jaxpr
 
@@ -160,7 +161,8 @@ def _of_scan(equation: Any) -> tuple[int, int]:
 
 
 def _carried(inner: Any, marks: list[bool], carry: slice) -> list[bool]:
-    """Which carried inputs of a loop's trace depend on rows, in some turn: a counter does not."""
+    """Which carried inputs of a loop's trace depend on rows in any iteration: a counter does
+    not."""
     jaxpr, marks = inner.jaxpr, list(marks)
     while True:
         held = dict(zip(jaxpr.invars, marks, strict=True))
@@ -171,8 +173,8 @@ def _carried(inner: Any, marks: list[bool], carry: slice) -> list[bool]:
         for equation in jaxpr.eqns:
             held.update(dict.fromkeys(equation.outvars, any(map(read, equation.invars))))
         before = marks[carry]
-        ends = [read(atom) for atom in jaxpr.outvars[: len(before)]]
-        marks[carry] = [one or end for one, end in zip(before, ends, strict=True)]
+        after = [read(atom) for atom in jaxpr.outvars[: len(before)]]
+        marks[carry] = [old or new for old, new in zip(before, after, strict=True)]
         if marks[carry] == before:
             return before
 
@@ -186,7 +188,7 @@ def _rounded(inner: Any, marks: list[bool], name: str) -> Any:
 
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in jaxpr.invars]
     weak = [getattr(v.aval, "weak_type", False) for v in jaxpr.invars]
-    shapes = [one.update(weak_type=w) for one, w in zip(shapes, weak, strict=True)]
+    shapes = [shape.update(weak_type=w) for shape, w in zip(shapes, weak, strict=True)]
     made = traced(run, *shapes)
     return made if hasattr(inner, "jaxpr") else made.jaxpr
 
@@ -198,14 +200,14 @@ def _with(equation: Any, **options: Any) -> Any:
 def _traces(equation: Any) -> Iterator[Any]:
     """The traces in a step."""
     for option in equation.params.values():
-        for one in option if isinstance(option, tuple | list) else (option,):
-            inner = getattr(one, "jaxpr", one)
+        for part in option if isinstance(option, tuple | list) else (option,):
+            inner = getattr(part, "jaxpr", part)
             if hasattr(inner, "eqns"):
                 yield inner
 
 
 def _multiplies(jaxpr: Any) -> bool:
-    """Whether a trace has a product whose precision the function does not say."""
+    """Whether a trace has a product whose precision the function does not set."""
     for equation in jaxpr.eqns:
         if equation.params.get("precision") == _SAID:
             return True

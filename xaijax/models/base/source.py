@@ -1,4 +1,4 @@
-"""`ModelSource`: what an adapter found out about a model. `ModelRecipe`: how it is pickled."""
+"""`ModelSource`: the result of an adapter. `ModelRecipe`: how a model is pickled."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputTypeError
 from xaijax.core.pickling import recipe
 
-DECIDED = "decided"  # a column for each class: 1 where `decide` answers with it, else 0
+DECIDED = "decided"  # a column for each class: 1 where `decide` returns it, else 0
 
 
 @dataclass(frozen=True)
 class ModelSource:
     """One kind of model, read by its adapter; `as_model` makes the `Model` from it.
 
-    heads: what the model can answer, by the word of `output=`; each is f(params, rows) for backend
+    heads: the model's outputs by the word of `output=`; each is f(params, rows) for backend
     "jax" and f(rows) for "host", with rows [R, *F] -> [R] or [R, K].
     """
 
@@ -33,49 +33,49 @@ class ModelSource:
     decide: Callable[..., Any] | None = None  # rows -> the model's own class labels [R]
     classes: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
-    again: Any = None  # (f, params, state) that are read to the same; None: as they were given
-    estimator: Any = None  # the fitted object that all heads are methods of
-    own: Callable[..., Any] | None = None  # rows -> what a traced module of another library answers
-    several: bool = False  # several targets: `decide` refuses, one class a row is not predicted
+    again: Any = None  # (f, params, state) that give the same source; None: the given ones
+    estimator: Any = None  # the fitted object whose methods the heads are
+    original: Callable[..., Any] | None = None  # rows -> a traced module's output, by its library
+    several: bool = False  # several targets: `decide` refuses, as there is no single class per row
     method: str | None = None  # the only method of the estimator that was given; None: all
-    takes_nan: bool | NanColumns = False  # the model says that rows may hold NaN
+    takes_nan: bool | NanColumns = False  # the model accepts NaN in rows
     network: bool = False  # a module of a neural library: rows of any number of axes
 
     @property
     def selects(self) -> str | None:
-        """What a class label selects a column of: "proba", "decision", ...; None: unknown."""
+        """The output whose column a class label selects: "proba", "decision", ...; None:
+        unknown."""
         word = "decision" if self.columns == "columns" else self.columns  # one for each of two
         return None if word == "value" else word
 
 
 @dataclass(frozen=True)
 class ModelRecipe:
-    """make(**given).replace(**changes): the same model, made anew wherever it is opened."""
+    """make(**arguments).replace(**changes): the same model, made again where it is unpickled."""
 
     make: Callable[..., Any]
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, make: Callable[..., Any], source: ModelSource, given: Mapping[str, Any]
+        cls, make: Callable[..., Any], source: ModelSource, arguments: Mapping[str, Any]
     ) -> ModelRecipe:
-        """What an adapter read, with the options given in addition to f, params and state.
+        """The recipe from an adapter's result and the options given besides f, params and state.
 
-        A module is pickled in the form in which it was read, whatever became of the user's own
-        since.
+        A module is pickled in the form in which it was read, even if the user has changed it since.
         """
         parameters = signature(make).parameters
-        given = {name: one for name, one in given.items() if one is not parameters[name].default}
+        arguments = {k: v for k, v in arguments.items() if v is not parameters[k].default}
         if source.again is not None:
             names = zip(("f", "params", "state"), source.again, strict=True)
-            return cls(make, {**given, **{name: one for name, one in names if one is not None}})
+            return cls(make, {**arguments, **{k: v for k, v in names if v is not None}})
         changes = {} if source.params is None else {"params": source.params}
-        return cls(make, given, changes)
+        return cls(make, arguments, changes)
 
     def made(self) -> Any:
         """The model, made anew in this process."""
-        made = self.make(**self.given)
+        made = self.make(**self.arguments)
         return made.replace(**self.changes) if self.changes else made
 
     def changed(self, changes: Mapping[str, Any]) -> ModelRecipe:
@@ -86,17 +86,17 @@ class ModelRecipe:
 def reduced(known: ModelRecipe | None, name: str) -> Any:
     """The value of a model's `__reduce__`."""
     known = _known(known, name)
-    return recipe(known.make, known.given, known.changes)
+    return recipe(known.make, known.arguments, known.changes)
 
 
-def anew(found: ModelRecipe | None, name: str) -> Any:
-    """The model, made again in this process: of a translation nothing is known yet."""
-    return _known(found, name).made()
+def anew(known: ModelRecipe | None, name: str) -> Any:
+    """The model, made again in this process; a translation is compared again."""
+    return _known(known, name).made()
 
 
-def _known(found: ModelRecipe | None, name: str) -> ModelRecipe:
-    if found is None:
+def _known(known: ModelRecipe | None, name: str) -> ModelRecipe:
+    if known is None:
         raise InputTypeError(
             f"{name} is a copy that the engine made; it cannot travel. Send the model itself."
         )
-    return found
+    return known

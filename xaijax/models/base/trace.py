@@ -1,14 +1,14 @@
-"""A JAX function made ready for the engine: precision set, output checked, failures explained.
+"""Prepares a JAX function for the engine: sets its precision, checks its output, explains failures.
 
-All programs of a model are of one state of what its function reads: that of the first trace. A
-later trace in another state is an error that names what has changed (`StateAtTrace`).
+All programs of a model use the values that its function read at the first trace. If a value has
+changed at a later trace, an error names it (`StateAtTrace`).
 
 A function that was traced is not traced again, unless something that it reads has changed
-(`made_once`). `jax.jit` takes the same function object for the same program, whatever became of the
-arrays and settings that it closes over. Here a function is taken for the same only if nothing that
-it reads has changed: its code, defaults, closed-over values and globals, and those of the functions
-that it calls. If something cannot be read completely (an object of a class, a module of the user's
-own), there is no state, and the function is traced again.
+(`made_once`). `jax.jit` treats the same function object as the same program, even if arrays and
+settings that it closes over have changed. Here a function counts as unchanged only if all it reads
+is unchanged: its code, defaults, closed-over values and globals, and those of the functions that it
+calls. If something cannot be read completely (an object, a module of the user), there is no state,
+and the function is traced again.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ TracedFunction = Callable[[Any, Any], Any]  # (params, rows [R, *F]) -> [R] or [
 def traced(
     function: TracedFunction, precision: str, name: str, state: StateAtTrace | None = None
 ) -> TracedFunction:
-    """`function` with the wanted matrix precision, its answer checked and [R, 1] made [R].
+    """`function` with the given matrix precision, its output checked and [R, 1] reshaped to [R].
 
-    state: that of what the function reads, taken at the first trace and compared at every other.
+    state: of the values that the function reads, recorded at the first trace and compared at every
+    later one.
 
     Raises, while it is traced: InputTypeError if the function cannot be traced,
-    ModelOutputError if its answer is not [R] or [R, K] numbers, or if it takes one number of
-    rows but not another. Any other exception of the function's own comes through unchanged, with a
-    note.
+    ModelOutputError if its output is not [R] or [R, K] numbers, or if it takes one number of rows
+    but not another. Other exceptions of the function are passed on with a note.
     """
     taken: list[int] = []  # a number of rows that was traced
-    asked = in_bfloat16(function, name) if precision == "bfloat16" else function
+    rounded = in_bfloat16(function, name) if precision == "bfloat16" else function
 
-    # Its name is in the program's text, by which a ledger knows the questions that it has answered.
+    # Its name is in the program's text, by which a ledger recognises earlier questions.
     def whole(params: Any, rows: Any) -> Any:
         count = jax.tree.leaves(rows)[0].shape[0]
         try:
             with jax.default_matmul_precision(MATMUL[precision]):
-                raw = asked(params, rows)
+                raw = rounded(params, rows)
         except Exception as exc:
             failure = explain_trace_failure(exc, name)
             if failure is not exc:
@@ -85,7 +85,7 @@ def traced(
 
 
 class Selected:
-    """`whole` with one column selected and the answer in the dtype of the precision."""
+    """`whole` with one column selected and the output in the dtype of the precision."""
 
     def __init__(
         self,
@@ -97,10 +97,14 @@ class Selected:
         """state: that of `whole`, if it has one."""
         self.whole, self._select, self._precision = whole, select, precision
         self.state = state
-        self.answer_dtype: np.dtype | None = None  # of the function's own answer, once traced
+        self.answer_dtype: np.dtype | None = None  # dtype of the function's own output, once traced
+
+    def of(self, whole: TracedFunction) -> Selected:
+        """The same of another function."""
+        return Selected(whole, self._select, self._precision, self.state)
 
     def __call__(self, params: Any, rows: Any) -> Any:
-        """The answer to rows [R, *F], traced: [R] or [R, K]."""
+        """The traced output for rows [R, *F]: [R] or [R, K]."""
         values = self.whole(params, rows)
         if self._select is not None:
             values = self._select(values)
@@ -109,10 +113,11 @@ class Selected:
 
 
 def explain_trace_failure(exc: Exception, name: str = "the function") -> Exception:
-    """The error to raise for `exc`, which came while `name` was traced; `exc` itself if its own.
+    """The error to raise for `exc`, raised while `name` was traced; `exc` itself if it is the
+    function's own.
 
-    JAX's complaints about Python control flow, NumPy calls and in-place writes, and a neural
-    library's about its modules, become an InputTypeError that says what to do; raise it `from exc`.
+    JAX's errors about Python control flow, NumPy calls and in-place writes, and neural libraries'
+    errors about their modules, become an InputTypeError with a remedy; raise it `from exc`.
     """
     known = meaning_of(exc)
     if known is not None:
@@ -147,12 +152,12 @@ def _checked(raw: Any, rows: int, name: str) -> Any:
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
-# Such errors come from a module that is asked in training mode, or without all that it needs. An
-# adapter asks modules in inference form; a function of the user's own may ask them as they are.
+# Such errors come from a module that is called in training mode, or without all its arguments.
+# Adapters call modules in inference form, but a user's function may call them in any form.
 
 
 class Meaning(NamedTuple):
-    """What happened, and the call that works."""
+    """Describes what happened, and the call that works."""
 
     happened: str
     way: str
@@ -181,7 +186,7 @@ _HAIKU = Meaning(
     "params, X: transformed.apply(params, None, X, is_training=False), params=params).",
 )
 
-# By the module that defines the error, as far as its second dot, and the error's name.
+# Key: the first two parts of the module that defines the error, and the error's name.
 _MEANINGS = {
     ("flax.errors", "TraceContextError"): _NNX,
     ("flax.errors", "ModifyScopeVariableError"): _LINEN_WRITES,
@@ -194,12 +199,12 @@ _EQUINOX = Meaning(
     "Pass the module itself, as_model(module), which is asked in inference mode; or call "
     "equinox.nn.inference_mode(module) before as_model(f).",
 )
-# Equinox raises a RuntimeError like any other; this is what its text says.
+# Equinox raises a plain RuntimeError with this text.
 _EQUINOX_TEXT = "requires a key when running in non-deterministic mode"
 
 
 def meaning_of(exc: Exception) -> Meaning | None:
-    """The meaning of an error of Flax, Haiku or Equinox; None: it is not one that is known."""
+    """The meaning of an error of Flax, Haiku or Equinox; None if it is unknown."""
     if isinstance(exc, RuntimeError) and _EQUINOX_TEXT in str(exc):
         return _EQUINOX
     for kind in type(exc).__mro__:
@@ -210,35 +215,35 @@ def meaning_of(exc: Exception) -> Meaning | None:
 
 
 SHOWN = 5  # names in a message
-# By which state each Python function was last traced within a model.
+# The state in which each Python function was last traced within a model.
 _traced_by: weakref.WeakKeyDictionary[Any, weakref.ref[StateAtTrace]] = weakref.WeakKeyDictionary()
-# Under another value of this JAX traces functions anew that it has traced before, those that the
-# user compiled or that a loop runs; earlier versions of JAX have none.
+# If this option changes, JAX traces functions again, including those that the user compiled or that
+# a loop runs; earlier versions of JAX lack it.
 _anew = jax.make_user_context(None) if hasattr(jax, "make_user_context") else None
 
 
 class StateAtTrace:
-    """What a model's function read when JAX first traced it; compared at every later trace."""
+    """The values that a model's function read at its first trace; compared at every later trace."""
 
     def __init__(self, f: Any, name: str) -> None:
-        """f: the function or module; name: that of the model, for messages."""
+        """f: the function or module; name: the model's name, for messages."""
         self._f, self._name = f, name
         self._reads: Reads | None = None
-        # What a trace itself changes, a log or a counter: by name the places among its facts, or
-        # None for all of them.
+        # Values that a trace itself changes, such as a log or a counter: name -> positions among
+        # its facts, or None for all of them.
         self._moved: dict[str, set[int] | None] = {}
         self._token: object = None  # of `_anew`
         self.strict: Hashable | None = None  # `state_of` at the first trace
-        self.taken = False  # whether a trace has taken the state
+        self.taken = False  # whether a trace has recorded the state
 
-    def refuse_changed(self) -> None:
+    def check_unchanged(self) -> None:
         """Raises InputError if what the function reads has changed since the first trace."""
         if self._reads is not None:
             self._compare(reads_of(self._f))
 
     @contextlib.contextmanager
     def traced(self) -> Iterator[None]:
-        """Compares the state around each trace, or takes it at the first one."""
+        """Compares the state around each trace, or records it at the first one."""
         before, strict = reads_of(self._f), None
         if self._reads is None:
             self._refuse_stale(before.arrays)
@@ -255,15 +260,15 @@ class StateAtTrace:
             self._moved[name] = None if places is None or known is None else known | places
         if self._reads is None:
             self.strict = strict
-            for one in before.functions:  # which JAX may not trace again
-                _traced_by[one()] = weakref.ref(self)
+            for function in before.functions:  # which JAX may take from its cache
+                _traced_by[function()] = weakref.ref(self)
         self._reads, self.taken = Reads(after.facts), True
 
     def _refuse_stale(self, arrays: list[tuple[str, np.ndarray]]) -> None:
-        """Raises InputError for an array that was written into after JAX read it.
+        """Raises InputError for an array that was changed in place after JAX read it.
 
-        JAX keeps what it made of an array of 64-bit numbers by the object, as long as a program
-        with it lives, and would give a new trace the old numbers.
+        JAX caches its conversion of a 64-bit array by the object's identity while a program with it
+        lives, and would give a new trace the old numbers.
         """
         if jax.config.jax_enable_x64:
             return
@@ -281,10 +286,10 @@ class StateAtTrace:
     def _compare(self, now: Reads) -> None:
         assert self._reads is not None
         old, new = self._reads.facts, now.facts
-        names = [one for one in changed(old, new) if not self._is_moved(one, old, new)]
+        names = [name for name in changed(old, new) if not self._is_moved(name, old, new)]
         if not names:
             return
-        listed = ", ".join(shown(one) for one in names[:SHOWN])
+        listed = ", ".join(shown(name) for name in names[:SHOWN])
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         raise InputError(
             f"f= ({self._name}) reads {listed}{more}, changed since JAX first traced this model. "
@@ -293,17 +298,17 @@ class StateAtTrace:
         )
 
     def _is_moved(self, name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-        """Whether nothing of this name differs but what a trace changes."""
+        """Whether the facts of this name differ only in values that a trace changes."""
         moved = self._moved.get(name, set())
         places = _places(old.get(name), new.get(name))
         return moved is None or places is not None and places <= moved
 
     def _elsewhere(self, now: Reads) -> bool:
-        """Whether JAX may have traced a function that this one calls in another state."""
+        """Whether JAX may have traced, in another state, a function that this one calls."""
         if now.jitted:  # the user's own call may have
             return True
-        for one in now.functions:
-            last = _traced_by.get(one())
+        for function in now.functions:
+            last = _traced_by.get(function())
             other = None if last is None else last()
             if last is not None and (other is None or other._differs(now)):
                 return True
@@ -314,71 +319,70 @@ class StateAtTrace:
 
 
 def _places(before: Any, after: Any) -> set[int] | None:
-    """Places at which two tuples of facts differ; None: they are not of one length."""
+    """Positions at which two tuples of facts differ; None: their lengths differ."""
     if not (isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after)):
         return None
     return {i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
 
 
-# Packages whose functions and settings a model does not change while it lives.
+# Packages whose functions and settings do not change while a model lives.
 SETTLED = {"jax", "jaxlib", "numpy", "math", "functools", "operator", "itertools", "typing"}
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), np.generic, np.dtype)
 READS_ALL = {"globals", "locals", "vars", "eval", "exec", "getattr", "__import__", "open", "input"}
-LARGEST = 1 << 26  # bytes of a NumPy array, above which its digest costs more than a trace
+LARGEST = 1 << 26  # bytes of a NumPy array above which its digest takes longer than a trace
 _Known = dict[Hashable, tuple[Hashable, "weakref.ref[Any]"]]
 _known: weakref.WeakKeyDictionary[Any, _Known] = weakref.WeakKeyDictionary()
 
 
 def made_once(f: Any, use: Hashable, make: Callable[[], Any]) -> Any:
-    """Returns make(), or its earlier result for `f` if nothing that `f` reads has changed since JAX
-    traced that (since it was made, if it was not traced yet).
+    """Returns make(), or its earlier result for `f` if nothing that `f` reads has changed since
+    that result was traced (or made, if not traced yet).
 
     Args:
-        f: the user's function. Of any other object nothing is known.
-        use: what else `make` depends on.
-        make: makes what runs `f`; its `state` is a `StateAtTrace`.
+        f: the user's function. Other objects have no known state.
+        use: other values that `make` depends on.
+        make: makes the object that runs `f`; its `state` is a `StateAtTrace`.
     """
     state = state_of(f)
     if state is None:
         return make()
     made = _known.setdefault(f, {})
-    before, kept = made.get(use, (None, None))
-    found = None if kept is None else kept()
-    if found is not None:
-        before = found.state.strict if found.state.taken else before
-    if found is None or before != state:
-        found = make()
-        made[use] = state, weakref.ref(found)
-    return found
+    before, reference = made.get(use, (None, None))
+    result = None if reference is None else reference()
+    if result is not None:
+        before = result.state.strict if result.state.taken else before
+    if result is None or before != state:
+        result = make()
+        made[use] = state, weakref.ref(result)
+    return result
 
 
 class _Unknown(Exception):
-    """Something that cannot be read whole."""
+    """Something that cannot be read completely."""
 
 
 def state_of(function: Callable[..., Any]) -> Hashable | None:
-    """What the function refers to; None: not all of it can be read.
+    """The state of all values that the function refers to; None: not all can be read.
 
     Equal states of one function object mean that a trace of it would be the same.
     """
     try:
         return _of_function(function, frozenset())
-    except (_Unknown, RecursionError):  # a list that holds itself
+    except (_Unknown, RecursionError):  # a list that contains itself
         return None
 
 
 def _of_function(function: Any, open_: frozenset[int]) -> Hashable:
-    """open_: ids of the functions that are being read, so that one that calls itself ends.
-    Functions are not known by their code, because all functions that one `def` within another made
-    share it.
+    """The state of a function; open_: ids of the functions being read, so that recursion ends.
+    Functions are not identified by their code, because all closures of one inner `def` share it.
     """
-    # Another object's attributes may be made when they are read, and raise anything.
+    # Attributes of other objects may be computed on access, and raise anything.
     inner = getattr(function, "__wrapped__", None) if isinstance(function, JIT) else None
     if isinstance(function, JIT) and inner is not None:
-        # Weakly: what is known of a function may not keep it alive.
+        # A weak reference: the state may not keep a function alive.
         return weakref.ref(function), _of_function(inner, open_)
     if not isinstance(function, types.FunctionType) or vars(function):
-        raise _Unknown  # attributes: a decorator's, which may hold anything
+        raise _Unknown  # attributes set by a decorator, which may hold anything
     code = function.__code__
     if id(function) in open_:
         return code
@@ -402,7 +406,7 @@ def _content(cell: types.CellType) -> Any:
 
 
 def _globals_read(code: types.CodeType) -> Iterator[str]:
-    """Names of globals that a code and those within it read."""
+    """Names of globals that a code object and those inside it read."""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             if step.argval in READS_ALL:
@@ -410,7 +414,7 @@ def _globals_read(code: types.CodeType) -> Iterator[str]:
             yield step.argval
         elif step.opname == "IMPORT_NAME" and not _is_settled(step.argval):
             raise _Unknown
-        elif "GLOBALS" in step.opname:  # of a class within a function, from Python 3.13
+        elif "GLOBALS" in step.opname:  # for a class inside a function, from Python 3.13
             raise _Unknown
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
@@ -418,15 +422,15 @@ def _globals_read(code: types.CodeType) -> Iterator[str]:
 
 
 def _of(value: Any, open_: frozenset[int]) -> Hashable:
-    """Equal for values that a trace could not tell apart."""
+    """A key that is equal for values that a trace cannot distinguish."""
     kind = type(value)
     if _is_plain(value, kind.__module__):
-        # -0.0 == 0.0, 1 == True and NaN != NaN, so numbers go by their text.
+        # -0.0 == 0.0, 1 == True and NaN != NaN, so numbers are compared by their text.
         return kind, repr(value)
     if kind in (tuple, list):
-        return kind, tuple(_of(one, open_) for one in value)
+        return kind, tuple(_of(item, open_) for item in value)
     if kind is dict:
-        return kind, tuple((_of(name, open_), _of(one, open_)) for name, one in value.items())
+        return kind, tuple((_of(name, open_), _of(item, open_)) for name, item in value.items())
     if isinstance(value, jax.Array):
         return kind, _Same(value)
     if kind is np.ndarray and value.dtype.kind in "biufc" and value.nbytes <= LARGEST:
@@ -441,23 +445,25 @@ def _of(value: Any, open_: frozenset[int]) -> Hashable:
 
 
 def _settled(value: Any) -> Hashable:
-    """A function or class of a library, but not one that wraps the user's own, as `jax.jit` does.
+    """Whether it is a library's function or class that does not wrap a user's function, as
+    `jax.jit` does.
 
-    Those say the module of what they wrap; an object such as a partial says that of its class.
+    Wrappers have the module of the function that they wrap; an object such as a partial has that of
+    its class.
     """
     plain = type | types.FunctionType | types.BuiltinFunctionType
     inner = value if isinstance(value, plain) else getattr(value, "__wrapped__", None)
     if not isinstance(inner, plain) or not _is_settled(str(inner.__module__)):
         raise _Unknown
     if isinstance(inner, types.FunctionType):
-        # What `jax.vmap` makes of a partial says "functools", and closes over the user's own.
+        # `jax.vmap` of a partial has the module "functools", and closes over the user's function.
         if inner.__closure__ or not _is_settled(inner.__globals__["__name__"]):
             raise _Unknown
     return type(value), _Same(value)
 
 
 def _is_plain(value: Any, module: str) -> bool:
-    """Whether its text says all of it, which that of a user's own kind of number may not."""
+    """Whether its text determines the value, which may fail for a user's own number type."""
     return isinstance(value, PLAIN) and (module == "builtins" or _is_settled(module))
 
 
@@ -466,7 +472,7 @@ def _is_settled(module: str) -> bool:
 
 
 class _Same:
-    """Equal to another of the very same object, which cannot change."""
+    """Equals another instance with the very same object, which cannot change."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

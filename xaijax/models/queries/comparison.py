@@ -1,4 +1,4 @@
-"""Compares a translation, or what JAX makes of a module, with the model itself.
+"""Compares a translation, or a module bridged to JAX, with the model itself.
 
 Letters: M rows, R rows in a call, K outputs, F columns.
 """
@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -29,15 +29,15 @@ from xaijax.tables.table import Untranslatable
 if TYPE_CHECKING:
     from xaijax.models.model import Model
 
-# A background is asked about by many explainers, and the estimator's own answers to it may take
-# longer than an explanation.
+# Many explainers share a background, and evaluating it by the estimator may take longer than an
+# explanation.
 
-MOST = 1 << 12  # keys; the oldest goes
-LIBRARIES = ("sklearn", "numpy", "scipy")
+MOST = 1 << 12  # maximum number of keys; the oldest is dropped
+LIBRARIES = ("sklearn", "numpy", "scipy", "xgboost", "lightgbm", "catboost")
 
 
 class Agreed:
-    """Hashes of rows that agreed, of one translation and one fit."""
+    """Hashes of rows that agreed, for one translation and one fit."""
 
     def __init__(self) -> None:
         self._keys: dict[Hashable, None] = {}
@@ -46,9 +46,9 @@ class Agreed:
         """Key of rows of these kinds; None: they are compared each time.
 
         centred: which translation is compared, see `Centre`. labels: whether labels are compared as
-        well. The hash is of the rows' own numbers, not as JAX reads them: the estimator may
-        distinguish two numbers that float32 does not. Take it before the estimator is asked, which
-        may write into its rows.
+        well. The rows are hashed in their own dtype, because the estimator may distinguish two
+        numbers that are equal in float32. Compute it before the estimator is called, which may
+        write into its rows.
         """
         hashes = [hash_of_numbers(rows) for rows in kinds]
         return None if None in hashes else (centred, labels, *hashes)
@@ -57,77 +57,68 @@ class Agreed:
         return key in self._keys
 
     def clear(self) -> None:
-        """Forgets all rows, which are then compared again."""
+        """Forgets all rows, so that they are compared again."""
         self._keys.clear()
 
-    def add(self, key: Hashable, stamp: FitFingerprint | None, spread: np.ndarray | None) -> None:
-        """Keeps rows that agreed within a share of this spread of the answers.
+    def add(self, key: Hashable, fit: FitFingerprint | None, spread: np.ndarray | None) -> None:
+        """Stores rows that agreed within a share of this spread of the outputs.
 
-        Rows are not kept if the spread is 0, which accepts more than a later one may, nor if a
-        class of another library takes part, whose state may lie where no stamp sees it.
+        Rows are not stored if the spread is 0, whose tolerance may be larger than a later one, or
+        if a class of another library is involved, whose state a fingerprint may not see.
         """
         wide = spread is not None and bool((spread > 0).all())
-        if key is None or not wide or stamp is None or not stamp.made_by(LIBRARIES):
+        if key is None or not wide or fit is None or not fit.made_by(LIBRARIES):
             return
         self._keys[key] = None
-        if isinstance(key, tuple) and key[1]:  # which agreed without labels, too
+        if isinstance(key, tuple) and key[1]:  # they agreed without labels, too
             self._keys[(key[0], False, *key[2:])] = None
         while len(self._keys) > MOST:
             del self._keys[next(iter(self._keys))]
 
 
-COMPARED = 128  # rows of each kind (background, instances) that both are asked for at first
-AT_ONCE = 8192  # of the others, which all follow before they are explained
-BLOCK, MANY = 256, 8192  # rows of the program that compared the first; beyond which others pay
+COMPARED = 128  # rows of each kind (background, instances) that are compared first
+AT_ONCE = 8192  # rows per call of the others, all compared before they are explained
+# Rows of a call of the program that compared the first rows, and rows up to which it is used again.
+BLOCK, MANY = 256, 8192
 
 
 @dataclass
 class TranslationCheck:
-    """Compares a translation with its estimator, and holds who answers.
+    """Compares a translation with its estimator, and decides which of them runs; see `resolve`.
 
-    JAX answers first. If rounding is the difference, the translation is made again for numbers and
-    answers minus their middle (`Centre`), and answers if that one agrees. Otherwise the estimator
-    answers, from then on. All copies of a model share this object, so that each says the same.
+    JAX runs first. If the difference may be rounding, the translation is made again for numbers and
+    outputs minus their centre (`Centre`), and used if it agrees. Otherwise the estimator runs from
+    then on. All copies of a model share this object, so that they agree.
     """
 
-    found: InJax
-    head: Callable[..., Any]  # (params, rows [R, F]) -> scores, as the model is made of them
-    original: Callable[..., Any]  # rows -> the same of the estimator
+    in_jax: InJax
+    head: Callable[..., Any]  # (params, rows [R, F]) -> scores of the model
+    original: Callable[..., Any]  # rows -> scores of the estimator
     decide: Callable[..., Any] | None  # rows -> the estimator's own labels
     classes: tuple[Any, ...] | None
-    forced: bool  # backend="jax" was said: a difference is an error
+    forced: bool  # backend="jax" was given: a difference is an error
     name: str
     recentre: Callable[[Centre], Made] | None = None  # raises Untranslatable
-    estimator: Any = None  # whose translation it is
-    stamp: FitFingerprint | None = None  # of its state when it was translated
-    changes_when_called: bool = False  # its state changes when it is asked
-    reason: str | None = None  # why the host answers; None: JAX does
-    centred: Made | None = None  # what answers in JAX in place of `found`
-    done: bool = False  # rows have shown how far answers are apart
-    labels_done: bool = False  # labels of some rows were compared
-    spread: np.ndarray | None = None  # of the answers compared so far, [] or [K]
-    agreed: Agreed = field(default_factory=Agreed)  # rows that need no comparison any more
+    estimator: Any = None  # the translated estimator
+    precision: str = "float32"  # of the translation's products
+    fingerprint: FitFingerprint | None = None  # fingerprint when it was translated
+    changes_when_called: bool = False  # its state changes when it is called
+    reason: str | None = None  # why the host runs; None: JAX does
+    centred: Made | None = None  # the translation used instead of `in_jax`
+    done: bool = False  # rows have shown the spread of the outputs
+    labels_done: bool = False  # whether labels were compared
+    spread: np.ndarray | None = None  # spread of the outputs compared so far, [] or [K]
+    agreed: Agreed = field(default_factory=Agreed)  # rows that need no further comparison
     compiled: dict[Any, Any] = field(default_factory=dict)
-
-    @property
-    def stage(self) -> int:
-        """Who answers, as far as is known: 0 JAX, 1 JAX for centred numbers, 2 the estimator.
-
-        It never falls.
-        """
-        return 2 if self.reason is not None else int(self.centred is not None)
 
     def check_fit(self) -> None:
         """Raises InputError if the estimator has changed since it was translated.
 
-        What is made of a translation (programs, tables, remembered answers) is of the fit that it
-        had. An estimator that answers itself is asked as it is.
+        Programs, tables and caches of a translation belong to its fit. An estimator that runs
+        itself is called in its current state.
         """
-        if (
-            self.reason is None
-            and self.stamp is not None
-            and FitFingerprint(self.estimator) != self.stamp
-        ):
+        held = self.reason is None and self.fingerprint is not None
+        if held and FitFingerprint(self.estimator) != self.fingerprint:
             raise InputError(
                 f"{self.name} has changed since as_model translated it to JAX: it was fitted "
                 f"again, or what it holds was assigned. Wrap it anew with as_model, and make "
@@ -135,7 +126,7 @@ class TranslationCheck:
             )
 
     def fall_back(self, reason: str) -> None:
-        """Lets the estimator answer from now on; raises InputError if backend="jax" was said."""
+        """Uses the estimator from now on; raises InputError if backend="jax" was given."""
         if self.forced:
             raise InputError(
                 f"backend='jax' is not available for {self.name}: {reason}. Say backend='auto' or "
@@ -144,49 +135,50 @@ class TranslationCheck:
         self.reason = reason
 
     def compare_first(self, kinds: tuple[Any, ...], labels: bool = False) -> None:
-        """Compares the two on the first rows of each kind, as the estimator takes them.
+        """Compares the two on the first rows of each kind, in the estimator's form.
 
-        labels: whether labels are compared as well. One kind alone (rows to predict) is no
-        comparison as long as its answers are all alike. Raises InputError for a difference if
-        backend="jax" was said, and what the estimator raises.
+        labels: whether labels are compared as well. One kind alone (rows to predict) proves nothing
+        while all its outputs are equal. Raises InputError for a difference if backend="jax" was
+        given, and the estimator's exceptions.
         """
         if self.reason is not None:
             return
-        some = [rows_of(kind).part(0, COMPARED) for kind in kinds]
-        now = self.centred or (self.found, self.head)
-        key = self.agreed.key(now[0] is not self.found, some, labels)
+        samples = [rows_of(kind).part(0, COMPARED) for kind in kinds]
+        now = self.centred or (self.in_jax, self.head)
+        key = self.agreed.key(now[0] is not self.in_jax, samples, labels)
         if key in self.agreed:
             return
-        reason = self._wrong_first(now, some, labels)
+        reason = self._wrong_first(now, samples, labels)
         if reason is not None:
             self.fall_back(reason)
         else:
             self.labels_done |= labels
             if self.centred is None or self.centred is now:  # else another one agreed
-                self.agreed.add(key, self.stamp, self.spread)
-        if self.stamp is not None:
-            # An estimator of one's own may keep what it was asked: that is no change of its fit.
+                self.agreed.add(key, self.fingerprint, self.spread)
+        if self.fingerprint is not None:
+            # A user's estimator may record its calls: that is no change of its fit.
             after = FitFingerprint(self.estimator)
-            self.changes_when_called |= after != self.stamp
-            self.stamp = after
+            self.changes_when_called |= after != self.fingerprint
+            self.fingerprint = after
         if self.changes_when_called:
             self.agreed.clear()
 
     def _wrong_first(self, now: Made, kinds: list[Any], labels: bool) -> str | None:
-        """Why neither this translation nor a centred one can answer; None: one of them can."""
+        """The reason why neither this translation nor a centred one agrees; None: one of them
+        does."""
         try:
-            # What does not fit is known before the estimator is asked.
+            # Rows that do not fit are known before the estimator is called.
             codes = np.concatenate([now[0].reader.codes(kind) for kind in kinds])
-            answers = [self._own(kind) for kind in kinds]
+            answers = [self._host(kind) for kind in kinds]
             wanted, alone = np.concatenate(answers), len(kinds) == 1
-            own = functools.cache(lambda: self._labels(kinds)) if labels else None
-            reason = self._wrong(now, codes, wanted, own, alone, hybrid=True)
+            wanted_labels = functools.cache(lambda: self._labels(kinds)) if labels else None
+            reason = self._wrong(now, codes, wanted, wanted_labels, alone, hybrid=True)
             if reason is None or self.centred is not None or self.recentre is None:
                 return reason
             made = self.recentre(self._centre(kinds[0], answers[0]))
             if made[0].offset is not None or made[0].reader.shifted:
                 codes = np.concatenate([made[0].reader.codes(kind) for kind in kinds])
-                if self._wrong(made, codes, wanted, own, alone, hybrid=True) is None:
+                if self._wrong(made, codes, wanted, wanted_labels, alone, hybrid=True) is None:
                     self.centred, reason = made, None
             return reason
         except Untranslatable as error:
@@ -200,69 +192,67 @@ class TranslationCheck:
         shared: bool = False,
         labels: bool = False,
     ) -> None:
-        """Compares the two on all rows from `first` on; codes are theirs.
+        """Compares the two on all rows from `first` on; codes: of these rows.
 
-        The estimator is asked for AT_ONCE rows a call. It answers from now on if one differs.
-        shared: the rows are a background; those that agree are not compared again, whichever
-        explainer asks. Raises what `compare_first` raises.
+        The estimator gets AT_ONCE rows per call. It runs from now on if one differs. shared: the
+        rows are a background; rows that agree are not compared again by any explainer. Raises the
+        errors of `compare_first`.
         """
         if self.reason is not None or first >= len(codes):
             return
-        made = self.centred or (self.found, self.head)
+        made = self.centred or (self.in_jax, self.head)
         for start in range(first, len(codes), AT_ONCE):
-            some = rows_of(rows).part(start, min(start + AT_ONCE, len(codes)))
-            key = self.agreed.key(made[0] is not self.found, [some], labels)
+            chunk = rows_of(rows).part(start, min(start + AT_ONCE, len(codes)))
+            key = self.agreed.key(made[0] is not self.in_jax, [chunk], labels)
             if key in self.agreed:
                 continue
-            own = functools.partial(self._labels, [some]) if labels else None
-            reason = self._wrong(made, codes[start : start + AT_ONCE], self._own(some), own, True)
+            wanted = self._host(chunk), functools.partial(self._labels, [chunk]) if labels else None
+            reason = self._wrong(made, codes[start : start + AT_ONCE], *wanted, True)
             if reason is not None:
                 self.fall_back(reason)
                 return
             if shared and not self.changes_when_called:
-                self.agreed.add(key, self.stamp, self.spread)
-        if self.stamp is not None and self.changes_when_called:
-            self.stamp = FitFingerprint(self.estimator)
+                self.agreed.add(key, self.fingerprint, self.spread)
+        if self.fingerprint is not None and self.changes_when_called:
+            self.fingerprint = FitFingerprint(self.estimator)
 
     def _answers(self, key: str, function: Any, params: Any, codes: np.ndarray) -> np.ndarray:
-        """A function of the translation, in float64: few rows by the program that compared the
-        first, so that nothing more is compiled for them.
+        """Outputs of a function of the translation, in float64. A few rows use the program of
+        the first comparison, so that nothing more is compiled.
         """
         step = len(codes) if len(codes) > MANY or len(codes) <= BLOCK else BLOCK
         parts = [codes[i : i + step] for i in range(0, len(codes), step)]
         if len(parts) > 1:
             parts[-1] = np.pad(parts[-1], ((0, step - len(parts[-1])), (0, 0)), mode="edge")
-        found = [run_jax(self.compiled, key, function, params, part) for part in parts]
-        return np.concatenate(found)[: len(codes)]
+        answers = [run_jax(self.compiled, key, function, params, part) for part in parts]
+        return np.concatenate(answers)[: len(codes)]
 
     def _centre(self, rows: Any, answers: np.ndarray) -> Centre:
-        """The middle of these rows and of their answers; if not all answers are finite, of those
-        that are.
-        """
+        """The centre of these rows and of their finite outputs."""
         finite = answers[np.isfinite(answers).reshape(len(answers), -1).all(axis=1)]
         middle = finite.mean(axis=0) if len(finite) else np.zeros(answers.shape[1:])
-        return Centre(self.found.reader.middle(rows), np.asarray(middle))
+        return Centre(self.in_jax.reader.middle(rows), np.asarray(middle))
 
     def _wrong(
         self,
         made: Made,
         codes: np.ndarray,
         wanted: np.ndarray,
-        own: Callable[[], list[Any]] | None,
+        wanted_labels: Callable[[], list[Any]] | None,
         alone: bool,
         hybrid: bool = False,
     ) -> str | None:
-        """Why this translation cannot answer; None: it can.
+        """The reason why this translation cannot be used; None: it can.
 
-        wanted: the estimator's own answers to the rows, float64 [M] or [M, K]. own: its labels;
-        None: they are not compared. alone: the rows are of one kind. hybrid: mixtures of the rows
-        must have no ties either.
+        wanted: the estimator's outputs for the rows, float64 [M] or [M, K]. wanted_labels: its
+        labels; None: they are not compared. alone: the rows are of one kind. hybrid: mixtures of
+        the rows must have no ties either.
         """
         ties = made[0].translation.undecided
         sure = np.ones(len(codes), bool) if ties is None else ~ties(codes)
         if not (sure.all() or self.forced):
             return self._hangs(~sure, "rows")
-        reason = self._difference(made, codes, wanted, own, alone, sure)
+        reason = self._difference(made, codes, wanted, wanted_labels, alone, sure)
         if reason is None and hybrid and ties is not None and not self.forced:
             tied = ties(hybrids(codes, COMPARED))
             reason = self._hangs(tied, "hybrids of the first rows") if tied.any() else None
@@ -274,9 +264,9 @@ class TranslationCheck:
             "of equally near neighbours its search meets first"
         )
 
-    def _own(self, rows: Any) -> np.ndarray:
-        """The estimator's own answers, float64 [M] or [M, K]; it may write into what it is given
-        (`copy=False`), and the next answer may be in the place of this one.
+    def _host(self, rows: Any) -> np.ndarray:
+        """The estimator's outputs, float64 [M] or [M, K], copied. It gets a copy of the rows,
+        because it may write into them (`copy=False`).
         """
         wanted = np.array(self.original(rows_of(rows).copy()), np.float64)
         return wanted[:, 0] if wanted.ndim == 2 and wanted.shape[1] == 1 else wanted
@@ -284,44 +274,44 @@ class TranslationCheck:
     def _labels(self, kinds: list[Any]) -> list[Any]:
         """The estimator's own labels."""
         assert self.decide is not None
-        own = [self.decide(rows_of(rows).copy()) for rows in kinds]
-        return [label for some in own for label in np.asarray(some).tolist()]
+        answers = [np.asarray(self.decide(rows_of(rows).copy())) for rows in kinds]
+        return [label for answer in answers for label in answer.reshape(len(answer)).tolist()]
 
     def _difference(
         self,
         made: Made,
         codes: np.ndarray,
         wanted: np.ndarray,
-        own: Callable[[], list[Any]] | None,
+        wanted_labels: Callable[[], list[Any]] | None,
         alone: bool,
         sure: np.ndarray,
     ) -> str | None:
-        """How the two differ; None: they agree. sure: rows whose answers are compared."""
+        """The difference of the two in words; None: they agree. sure: rows that are compared."""
         of, head = made
         params, together = of.translation.params, self.classes is not None
-        which = "" if of is self.found else ", centred"
+        which = "" if of is self.in_jax else ", centred"
         less = 0.0 if of.offset is None else of.offset
-        found = self._answers("head" + which, head, params, codes) + less
+        translated = self._answers("head" + which, head, params, codes) + less
         spread = spread_of(wanted, together)
         if self.spread is not None:
             spread = np.maximum(spread, self.spread)
-        elif found.shape == wanted.shape and (len(codes) < FEW or not spread.all()):
-            # As many as were answered, so that one shape is compiled.
+        elif translated.shape == wanted.shape and (len(codes) < FEW or not spread.all()):
+            # The same number of rows, so that one shape is compiled.
             mixed = hybrids(codes, max(FEW, 1 << (len(codes) - 1).bit_length()))
             answers = run_jax(self.compiled, "head" + which, head, params, mixed)
             spread = np.maximum(spread, spread_of(answers.astype(np.float64), together))
         self.done |= not alone or len(codes) >= FEW or bool(spread.all())
-        tolerance = tolerance_of(wanted, spread, codes.dtype, alone)
-        difference = differs(found[sure], wanted[sure], tolerance)
+        tolerance = tolerance_of(wanted, spread, codes.dtype, alone, self.precision)
+        difference = differs(translated[sure], wanted[sure], tolerance)
         if difference is not None:
             apart = "" if "shape" in difference else f" (these are {spread.max():.3g} apart)"
             return f"the JAX translation differs from {self.name} {difference}{apart}"
-        self.spread = spread  # of a translation that is left nothing is kept
-        if of.decide is None or self.decide is None or own is None:
+        self.spread = spread  # a dropped translation needs no cache
+        if of.decide is None or self.decide is None or wanted_labels is None:
             return None
         places = self._answers("label" + which, of.decide, params, codes)
         assert self.classes is not None
-        labels = np.array([self.classes.index(label) for label in own()])
+        labels = np.array([self.classes.index(label) for label in wanted_labels()])
         wrong = (places != labels) & sure & ~_near_tie(wanted, tolerance.max())
         if wrong.any():
             many = f"{int(wrong.sum())} of {len(wrong)}"
@@ -331,7 +321,7 @@ class TranslationCheck:
 
 @dataclass
 class Bridged:
-    """Compares what JAX makes of a module with the module's own answers, on all explained rows.
+    """Compares a module bridged to JAX with the module itself, on all explained rows.
 
     The bridge was requested by backend="jax", so a difference is an error.
     """
@@ -339,18 +329,18 @@ class Bridged:
     name: str
     head: Callable[..., Any]  # (params, rows) -> [M] or [M, K], traced
     params: Any
-    original: Callable[[Any], np.ndarray]  # rows -> the same of the module itself
+    original: Callable[[Any], np.ndarray]  # rows -> output of the module itself
     compiled: dict[Any, Any] = field(default_factory=dict)
 
     def compare_all(self, rows: Any) -> None:
         """Raises ModelOutputError if the two differ by more than the order of float32 sums."""
         every = rows_of(rows)
         for start in range(0, len(every), AT_ONCE):
-            some = every.part(start, min(start + AT_ONCE, len(every)))
-            wanted = np.asarray(self.original(some), np.float64)
+            chunk = every.part(start, min(start + AT_ONCE, len(every)))
+            wanted = np.asarray(self.original(chunk), np.float64)
             wanted = wanted[:, 0] if wanted.ndim == 2 and wanted.shape[1] == 1 else wanted
-            found = self._traced(some, len(wanted)).astype(np.float64)
-            gap = gap_of(wanted.astype(np.float32), found.astype(np.float32), wanted)
+            traced = self._traced(chunk, len(wanted)).astype(np.float64)
+            gap = gap_of(wanted.astype(np.float32), traced.astype(np.float32), wanted)
             if gap is not None:
                 raise ModelOutputError(
                     f"backend='jax': what JAX makes of {self.name} differs from the module's own "
@@ -359,7 +349,7 @@ class Bridged:
                 )
 
     def _traced(self, rows: Any, count: int) -> np.ndarray:
-        """What JAX makes of the module, [M] or [M, K]."""
+        """The bridged module's output, [M] or [M, K]."""
         if hasattr(rows, "shape"):
             return run_jax(self.compiled, "head", self.head, self.params, rows)
         leaves = map(np.asarray, jax.tree.leaves(rows))
@@ -369,23 +359,10 @@ class Bridged:
         return np.asarray(self.compiled[name](self.params, rows))[:count]
 
 
-def check_unchanged(model: Model) -> None:
-    """Raises InputError if a translated estimator has changed since; called before every use.
-
-    Before a function's first use, also if what it reads has changed since an earlier model of it
-    was traced, whose programs this one shares.
-    """
-    state = getattr(model.apply, "state", None)
-    if state is not None and all(key[0] == "rows" for key in model.compiled):
-        state.refuse_changed()
-    if isinstance(model.comparison, TranslationCheck):
-        model.comparison.check_fit()
-
-
 def answering(model: Model, offsets: bool = True) -> Model:
-    """The model that answers for this one, as far as its comparison has come.
+    """The model that runs for this one, by its comparison so far.
 
-    offsets: whether `Model.offset` is added to the answers; if not, the estimator answers for a
+    offsets: whether the caller adds `Model.offset` to the outputs; if not, the estimator runs for a
     translation that has one.
     """
     comparison, original = model.comparison, model.original
@@ -396,20 +373,64 @@ def answering(model: Model, offsets: bool = True) -> Model:
     if comparison.centred is not None and model.recentred is not None:
         made = model.recentred(model, comparison.centred)
         if made.loop == "jax":
-            kept = model.compiled.setdefault(("centred",), {})
-            made = dataclasses.replace(made, recentred=None, compiled=kept)
+            programs = model.compiled.setdefault(("centred",), {})
+            made = dataclasses.replace(made, recentred=None, compiled=programs)
         model = made
     return original if model.offset is not None and not offsets else model
 
 
-def differs(found: np.ndarray, wanted: np.ndarray, tolerance: Any) -> str | None:
-    """How two answers to the same rows differ beyond the tolerance; None: they do not."""
-    if found.shape != wanted.shape:
-        return f"in shape: {found.shape} in place of {wanted.shape}"
-    found = found.astype(np.float64)
-    same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+class Answerer(NamedTuple):
+    """The model that runs, and the rows in its form."""
+
+    model: Model
+    rows: Any
+
+
+def resolve(
+    model: Model,
+    kinds: tuple[Any, ...],
+    read: Callable[[Model], Any],
+    labels: bool = False,
+    offsets: bool = True,
+) -> Answerer:
+    """Returns the model that runs for `model`, and the rows that read(that model) returns.
+
+    A translation can only be judged by its first outputs, so the `TranslationCheck` that all copies
+    of a model share keeps the decision. It moves from JAX to a centred translation to the
+    estimator, and never back.
+
+    Args:
+        model: a translation has a `TranslationCheck`; other models run themselves.
+        kinds: rows in the estimator's form; the first ones are compared now.
+        read: raises Untranslatable for rows that do not fit JAX, and may compare more rows.
+        labels, offsets: as for `TranslationCheck.compare_first` and `answering`.
+
+    Raises:
+        InputError: a difference, or rows that do not fit JAX, if backend="jax" was given.
+    """
+    check = model.comparison
+    if not isinstance(check, TranslationCheck):
+        return Answerer(model, read(model))
+    if kinds:
+        check.compare_first(kinds, labels)
+    while True:
+        model = answering(model, offsets)
+        try:
+            answerer = Answerer(model, read(model))
+            if answering(model, offsets) is model:
+                return answerer
+        except Untranslatable as reason:
+            check.fall_back(str(reason))
+
+
+def differs(answers: np.ndarray, wanted: np.ndarray, tolerance: Any) -> str | None:
+    """How two outputs of the same rows differ beyond the tolerance, in words; None: they agree."""
+    if answers.shape != wanted.shape:
+        return f"in shape: {answers.shape} in place of {wanted.shape}"
+    answers = answers.astype(np.float64)
+    same = (answers == wanted) | (np.isnan(answers) & np.isnan(wanted))
     with np.errstate(invalid="ignore"):
-        off = np.where(same, 0.0, np.abs(found - wanted))
+        off = np.where(same, 0.0, np.abs(answers - wanted))
     wrong = ~(off <= tolerance)
     if not wrong.any():
         return None
@@ -418,52 +439,64 @@ def differs(found: np.ndarray, wanted: np.ndarray, tolerance: Any) -> str | None
 
 
 def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
-    """Rows whose class depends on rounding: the two largest scores, or the one and 0; bool [M]."""
+    """Rows whose class depends on rounding, by the two largest scores, or one score and 0; bool
+    [M]."""
     if scores.ndim == 1:
         return np.abs(scores) <= 2 * tolerance
     largest = np.sort(scores, axis=1)[:, -2:]
     return largest[:, 1] - largest[:, 0] <= 2 * tolerance
 
 
-# An explanation is made of differences between answers, so what counts is not how large they are
-# but how far they are apart: next to 1e6 a float32 is right to 0.06, which is nothing to an answer
-# and everything to the difference of two.
+# An explanation consists of differences between outputs, so their spread counts, not their size:
+# near 1e6 a float32 is exact to 0.06, which is small for an output but not for a difference of two.
 
-SHARE = 1e-5  # of the spread; float32 leaves 1e-7 to 1e-6 of it where no digits are lost
-FEW = 16  # rows, some like each other by chance: hybrids of them count too
-# The same sum of n terms differs by about sqrt(n) roundings of its largest partial sum when it is
-# taken in another order or precision: 2**10 roundings allow for sums of 2**20 terms. In float64
-# that is less than the share of any spread that float32 could show.
+SHARE = 1e-5  # of the spread; float32 errs by 1e-7 to 1e-6 of it without cancellation
+# The factors of a product are rounded to nearest, by at most half a unit each: TF32 has 10 bits and
+# bfloat16 7 after the leading one, so that a term is off by at most 2**-10 or 2**-7 of itself. Sums
+# are in float32, and add little. Eight of these roundings allow for four products in sequence whose
+# terms add up in magnitude to twice the spread of their result.
+SHARES = {"tf32": 8 * 2.0**-10, "bfloat16": 8 * 2.0**-7}
+FEW = 16  # rows, possibly equal by chance: hybrids of them count too
+# A sum of n terms in another order or precision differs by about sqrt(n) roundings of its largest
+# partial sum: 2**10 roundings allow for sums of 2**20 terms. In float64 that is less than the
+# tolerance for any spread that float32 can resolve.
 ROUNDINGS = 2.0**10
 
 
 def spread_of(answers: np.ndarray, together: bool) -> np.ndarray:
-    """The largest minus the smallest of finite answers [M] or [M, K]; [] or [K].
+    """The largest minus the smallest of finite outputs [M] or [M, K]; [] or [K].
 
-    together: one spread for all columns, the largest, since they are made of the same sums (as the
-    chances of classes are: a class that these rows do not show has no spread to speak of).
+    together: one spread for all columns, the largest, because they share sums (such as class
+    probabilities: a class that is missing in these rows has almost no spread).
     """
     spread = np.ptp(_finite(answers), axis=0) if len(_finite(answers)) else np.zeros(1)
     return np.full_like(spread, spread.max()) if together else spread
 
 
 def rounding_of(answers: np.ndarray, dtype: Any) -> float:
-    """What two roundings in the dtype may differ by, at the size of the largest answer."""
+    """The allowed difference of two roundings in the dtype, at the size of the largest output."""
     return ROUNDINGS * float(np.finfo(dtype).eps) * np.abs(_finite(answers)).max(initial=0.0)
 
 
 def tolerance_of(
-    answers: np.ndarray, spread: np.ndarray, dtype: Any, alone: bool = False
+    answers: np.ndarray,
+    spread: np.ndarray,
+    dtype: Any,
+    alone: bool = False,
+    precision: str = "float32",
 ) -> np.ndarray:
-    """How far a translation may be from the answers [M] or [M, K]; [] or [K].
+    """The allowed difference of a translation from the outputs [M] or [M, K]; [] or [K].
 
-    The share of the spread; if there is none, a few roundings of float64, in which the estimator
-    answers. alone: rows without a spread say nothing yet, and roundings of the dtype are accepted.
+    It is a share of the spread; without a spread, a few roundings of float64, the estimator's
+    dtype. alone: rows of one kind without a spread prove nothing yet, so roundings of the dtype are
+    accepted. precision: of the translation's products; a lower one has a larger share.
     """
     few = 4 * np.finfo(np.float64).eps * np.abs(_finite(answers)).max(initial=0.0)
-    rounding = rounding_of(answers, dtype)
+    share, rounding = SHARES.get(precision, SHARE), rounding_of(answers, dtype)
+    if precision in SHARES:
+        rounding = max(rounding, share * np.abs(_finite(answers)).max(initial=0.0))
     nothing = rounding if alone else few
-    return np.where(spread > 0, np.minimum(np.maximum(SHARE * spread, few), rounding), nothing)
+    return np.where(spread > 0, np.minimum(np.maximum(share * spread, few), rounding), nothing)
 
 
 def hybrids(codes: np.ndarray, count: int) -> np.ndarray:

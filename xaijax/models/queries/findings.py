@@ -1,4 +1,4 @@
-"""What the engine learns of a model before it runs it, and whole numbers that the model loses."""
+"""Probes a model before a run, and checks integers for overflow and lost digits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import time
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 from jax.extend.core import Literal, Var
 
 from xaijax.core.checks import warn
-from xaijax.core.compiler import compile_sound
+from xaijax.core.compiler import compile_sound, compiling
 from xaijax.core.errors import InputTypeError, ModelOutputError
 from xaijax.core.process import before_jax
 from xaijax.core.reads import changed as names_changed
@@ -34,16 +35,20 @@ from xaijax.models.queries.probe import (
     same_steps,
 )
 from xaijax.models.queries.rows import cannot_trace
-from xaijax.models.structure.agreement import Agreement, compare
-from xaijax.models.structure.declared import PLAIN, PROBE_ROWS, declared
+from xaijax.models.structure.agreement import Compared, compared
+from xaijax.models.structure.declared import PLAIN, declared
 from xaijax.models.structure.found import find
+from xaijax.models.structure.functions import PROBE_ROWS
+from xaijax.models.structure.prefix import GivenPrefix
 from xaijax_kernels.engine.tiles import traced as trace_without_places
+from xaijax_kernels.engine.tiles import widest_layer
 from xaijax_kernels.structures.base import Structure
+from xaijax_kernels.structures.named import NAMED
 
 if TYPE_CHECKING:
     from xaijax.models.model import Model
 
-_REPEATS = 64  # of the probe, to measure the noise of a model that is declared random
+_REPEATS = 64  # calls of the probe, to measure the noise of a model with deterministic=False
 
 
 @dataclass(frozen=True)
@@ -51,63 +56,75 @@ class Probe:
     """Findings of the probe."""
 
     outputs: int  # K
-    scalar: bool  # the model answers [R] (or [R, 1])
+    scalar: bool  # the model returns [R] (or [R, 1])
     output_names: tuple[str, ...] | None  # [K]
-    answer_dtype: str  # of the model's own answer, before any cast
-    jaxpr: Any = None  # of the model on `rows` rows; None on the host
-    closed: Any = None  # the same with the constants that it holds
+    answer_dtype: str  # dtype of the model's own output, before any cast
+    jaxpr: Any = None  # of the model for `rows` rows; None on the host
+    closed: Any = None  # also with its constants
     rows: int = PROBE_ROWS
-    noise: np.ndarray | None = None  # [K], standard deviation of one answer; None: deterministic
+    noise: np.ndarray | None = None  # [K], standard deviation of one output; None: deterministic
     compile_seconds: float = 0.0
-    structure: Structure | None = None  # declared or found; None: nothing is known
-    agreement: Agreement | None = None  # how nearly the structure answers as the model does
+    layer: Structure | None = None  # declared or found, not compared yet; None: none is known
+    # Compares the layer with the model, once
+    compare: Callable[[], Compared] = lambda: (None, None)
     # JAX: (closed trace, rows), refuses another trace whose answers differ; None: not looked at
     look: RowCounts | None = None
-    program: bytes | None = None  # a digest of what was traced; None: on the host, or unreadable
-    row_dtype: str = ""  # of the rows that it was traced for
-    whole: bool = False  # JAX: answers are whole numbers, and no digit is lost so far
-    programs: ProgramCache | None = None  # JAX: what is compiled of the program that was traced
+    program: bytes | None = None  # digest of the traced program; None: on the host, or unreadable
+    row_dtype: str = ""  # dtype of the traced rows
+    whole: bool = False  # JAX: outputs are integers, and no digit is lost so far
+    programs: ProgramCache | None = None  # JAX: the compiled programs of this trace
     # host: refuses other answers to the probe's rows among more rows; None: not looked at
     again: AnsweredBefore | None = None
-    # host: whether the estimator is another than was probed; None: a function, for which that is
-    # not known, or one that changes when it is asked
+    # host: whether the estimator has changed since the probe; None: unknown for a function, or for
+    # an estimator that changes when it is called
     changed: Callable[[], bool] | None = None
-    moved: frozenset[str] = frozenset()  # host: what a function reads and itself changes
+    moved: frozenset[str] = frozenset()  # host: values that a function reads and itself changes
+    width: int | None = None  # host: numbers per row in the widest layer; None: unknown
+
+    @cached_property
+    def widest(self) -> int:
+        """JAX: numbers of a row in the widest layer."""
+        return widest_layer(self.jaxpr, self.rows, NAMED)
 
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
-    """Traces and compiles the model for a few rows (its one trace but the run's), then probes
-    it.
+    """Traces and compiles the model for a few rows (its only trace besides the run's), then
+    probes it.
     """
     before_jax()
     key = ("probe", rows.shape[1:], rows.dtype.name)
     seconds = 0.0
     if key not in model.compiled:
         started = time.perf_counter()
-        model.compiled[key] = _traced(model, rows.shape[1:], rows.dtype)
+        with compiling(), model.shortened.trial() if model.shortened else nullcontext():
+            model.compiled[key] = _traced(model, rows.shape[1:], rows.dtype)
         seconds = time.perf_counter() - started
     programs = model.compiled[key]
     program, jaxpr, layer, look, _, digest = programs["probe"]
 
     evaluate = partial(program, model.params)
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
+    if model.shortened is not None:
+        model.shortened.check(model, rows, programs)
     answer, noise = _probed(model, evaluate, rows)
-    own_dtype = programs["answer_dtype"]  # another model may have traced it
+    own_dtype = programs["answer_dtype"]  # another model may share the trace
     lost = warn_of_digits(model.name, own_dtype, model.precision, answer)
     warn_of_wraps(model.name, programs["closed"], rows, programs)
     if model.deterministic:
         probe_neighbours(evaluate, rows, model.name, answer, model.precision)
         if look is not None:
             look.answered(model.params, rows, answer)
-    agreement = None
+    compare: Callable[[], Compared] = _none_known
     if model.structure == PLAIN:  # a copy of a model in which a structure was found
         layer = None
+    elif isinstance(model.structure, GivenPrefix) and model.structure.segments is not None:
+        layer = model.structure.shaped(model.params, rows, model.name)
+        compare = partial(declared, model, rows, evaluate, programs)
     elif model.structure is not None:
-        layer, agreement = declared(model, rows, evaluate, programs)
-    elif layer is not None:
-        _, agreement = compare(layer, model, rows, evaluate, programs)
-        if agreement is None or not agreement.compared:  # what nothing speaks for is not used
-            layer = agreement = None
+        known = declared(model, rows, evaluate, programs)
+        layer, compare = known[0], lambda: known
+    elif layer is not None:  # a few rows run without it, and then it is not compared
+        compare = partial(compared, layer, model, rows, evaluate, programs)
     return _findings(
         model,
         answer,
@@ -117,8 +134,8 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         compile_seconds=seconds,
         closed=programs["closed"],
         whole=np.dtype(own_dtype).kind in "iu" and not lost,
-        structure=layer,
-        agreement=agreement,
+        layer=layer,
+        compare=cache(compare),
         look=look,
         program=digest,
         row_dtype=rows.dtype.name,
@@ -126,9 +143,13 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     )
 
 
+def _none_known() -> Compared:
+    return None, None
+
+
 def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> ProgramCache:
-    """The model's program for few rows, and what is found in its trace; all models that are traced
-    to it share it.
+    """The model's program for a few rows, and the findings of its trace; all models with this
+    trace share it.
     """
 
     def rows(count: int) -> jax.ShapeDtypeStruct:
@@ -151,7 +172,7 @@ def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> ProgramCac
     programs = kept_of(
         (facts_of(model), shape, str(dtype)),
         None if traced.jaxpr.effects else digest,
-        sum(getattr(one, "nbytes", 0) for one in traced.jaxpr.consts),
+        sum(getattr(const, "nbytes", 0) for const in traced.jaxpr.consts),
         model.scores,
         lambda count: trace_without_places(apply, model.params, rows(count)),
     )
@@ -163,8 +184,8 @@ def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> ProgramCac
             look = RowCounts(model.name, traced.jaxpr, PROBE_ROWS, model.precision)
         if model.structure is None and model.deterministic:
             layer = find(apply, model.params, rows(PROBE_ROWS), traced.jaxpr, look)
-        own = (traced.jaxpr.jaxpr, layer, look, PROBE_ROWS, digest)
-        programs["probe"] = (compile_sound(lowered), *own)
+        facts = (traced.jaxpr.jaxpr, layer, look, PROBE_ROWS, digest)
+        programs["probe"] = (compile_sound(lowered), *facts)
         programs["closed"] = traced.jaxpr
     programs["answer_dtype"] = getattr(apply, "answer_dtype", None)
     return programs
@@ -173,11 +194,11 @@ def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> ProgramCac
 def probe_host(model: Model, rows: Any) -> Probe:
     """Calls the model on a few rows, an array or a frame, and probes it."""
 
-    names: list[str] = []  # of the columns, of a model that answers with a frame
+    names: list[str] = []  # column names of a model that returns a frame
 
-    def evaluate(some: Any) -> np.ndarray:
+    def evaluate(batch: Any) -> np.ndarray:
         try:
-            return call_host_raw(model, some, names=names)
+            return call_host_raw(model, batch, names=names)
         except Exception as error:
             error.add_note(
                 "xaijax: these are the rows of the probe, the first of the background (pool, data) "
@@ -197,18 +218,20 @@ def probe_host(model: Model, rows: Any) -> Probe:
             return [] if reads is None else names_changed(reads, portable_reads(function).facts)
 
         again = AnsweredBefore(model.name, answer, lambda: np.array(evaluate(rows)), changes)
-    told = tuple(names) if len(set(names)) == len(names) else ()
+    output_names = tuple(names) if len(set(names)) == len(names) else ()
     still = model.estimator is not None and FitFingerprint(model.estimator) == before
     changed = (lambda: FitFingerprint(model.estimator) != before) if still else None
     moved: frozenset[str] = frozenset()
     if reads is not None:
         moved = frozenset(names_changed(reads, portable_reads(function).facts))
-    known: dict[str, Any] = {"again": again, "changed": changed, "moved": moved}
-    return _findings(model, answer, answer.dtype, noise, told, **known)
+    widest = getattr(model.scores, "widest", None)  # set by an adapter that can inspect layers
+    width = None if widest is None else widest(rows)
+    known: dict[str, Any] = {"again": again, "changed": changed, "moved": moved, "width": width}
+    return _findings(model, answer, answer.dtype, noise, output_names, **known)
 
 
 def answer_host(model: Model, rows: Any, first: int, outputs: int) -> np.ndarray:
-    """The model's answer to one call as float64 [R, K], K as on the probe rows."""
+    """The model's output of one call as float64 [R, K], with K as on the probe rows."""
     values = call_host(model, rows, first)
     if model.output == "label":
         refuse_codes(values, model.name)
@@ -232,7 +255,7 @@ def _probed(model: Any, evaluate: Any, rows: Any) -> tuple[np.ndarray, np.ndarra
 def _findings(
     model: Any, answer: np.ndarray, dtype: Any, noise: Any, labels: Any = (), **known: Any
 ) -> Probe:
-    """labels: the names that the answer itself brings; known: further fields."""
+    """labels: names from the output itself; known: further fields."""
     if model.output == "label":
         refuse_codes(answer, model.name)
     if getattr(getattr(model, "apply", None), "of_labels", False):
@@ -245,21 +268,21 @@ def _findings(
     return Probe(outputs, scalar, names, str(dtype), noise=noise, **known)
 
 
-# A cell that is run again makes its function and its model anew. Nothing but the trace tells
-# whether the function still does what it did, so it is traced again, which takes milliseconds;
-# where every step and constant is the same, what was compiled, which takes seconds, serves it too.
-# Parameters are arguments of the program, and may be others.
+# A notebook cell that is run again makes a new function and model. Only the trace tells whether the
+# function still computes the same, so it is traced again, which takes milliseconds. If every step
+# and constant is equal, the earlier programs, which take seconds to compile, are reused. Parameters
+# are arguments of the program, and may differ.
 
-RECENT = 8  # programs that are kept though no model is left that is traced to them
-LARGEST = 1 << 26  # bytes of constants, above which they go with the last model
+RECENT = 8  # programs that are kept after their last model is gone
+LARGEST = 1 << 26  # bytes of constants above which programs are dropped with the last model
 
 
 class ProgramCache(dict[Any, Any]):
-    """What is compiled of one program; the probe's own is at "probe"."""
+    """The compiled forms of one program; that of the probe is at "probe"."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.functions: weakref.WeakSet[Any] = weakref.WeakSet()  # that are traced to it
+        self.functions: weakref.WeakSet[Any] = weakref.WeakSet()  # models with this trace
 
 
 _known: weakref.WeakValueDictionary[Hashable, ProgramCache] = weakref.WeakValueDictionary()
@@ -267,13 +290,22 @@ _recent: OrderedDict[Hashable, ProgramCache] = OrderedDict()
 
 
 def facts_of(model: Model) -> tuple[Any, ...]:
-    """What else distinguishes models of one program: how they are probed, where their arrays
-    are.
+    """Other facts that distinguish models with one program: how they are probed, where their
+    arrays are.
     """
     leaves, tree = jax.tree.flatten(model.params)
     places = tuple(getattr(leaf, "sharding", None) for leaf in leaves)
     kind = (model.name, model.precision, model.structure, model.deterministic, model.reader is None)
-    return *kind, tree, places, jax.default_backend(), jax.config.jax_enable_x64
+    return *kind, tree, places, _platform(), jax.config.jax_enable_x64
+
+
+def _platform() -> str:
+    """Platform of the device on which the probe runs, unless an array of the model is on
+    another."""
+    device = jax.config.jax_default_device
+    if device is None:
+        return jax.default_backend()
+    return device if isinstance(device, str) else device.platform
 
 
 def kept_of(
@@ -283,14 +315,14 @@ def kept_of(
     whole: Any,
     trace: Callable[[int], Any],
 ) -> ProgramCache:
-    """What is kept of the program with this digest; empty if it is not known yet.
+    """The cache of the program with this digest; empty if it is new.
 
     Args:
         facts: `facts_of` the model, and the shape and dtype of its rows.
-        digest: that of the trace for the probe's rows; None: it does not hold all that is done.
+        digest: of the trace for the probe's rows; None: the trace is incomplete.
         constants: bytes of the trace's constants.
-        whole: the function that is traced.
-        trace: (number of rows) -> the model's closed trace, which is compared with the one known.
+        whole: the traced function.
+        trace: (number of rows) -> the model's closed trace, which is compared with the cached one.
     """
     if digest is None:
         return ProgramCache()
@@ -308,11 +340,11 @@ def kept_of(
 
 
 def _same(cache: ProgramCache, trace: Callable[[int], Any]) -> bool:
-    return all(same_steps(one, trace(R)) for R, one in _traces(cache).items())
+    return all(same_steps(traced, trace(R)) for R, traced in _traces(cache).items())
 
 
 def _traces(programs: ProgramCache) -> dict[int, Any]:
-    """The closed traces of the model for other numbers of rows than the probe's, by that number."""
+    """The closed traces of the model for numbers of rows other than the probe's, by that number."""
     if "probe" not in programs:
         return {}
     layer, probe_rows = programs["probe"][2], programs["probe"][4]
@@ -324,36 +356,34 @@ def _traces(programs: ProgramCache) -> dict[int, Any]:
     return traces
 
 
-# JAX computes with whole numbers as the processor does: a sum beyond int32 goes on at the other
-# end, without an error. What the model makes of its rows in whole numbers is therefore made once
-# more for the probe's rows, in int64, and compared with what each step's dtype holds.
+# JAX integers wrap around without an error: a sum beyond int32 becomes negative. The model's
+# integer steps are therefore computed again for the probe's rows in int64, and compared with the
+# range of each step's dtype.
 
-# Steps whose result may be beyond their dtype.
+# Steps whose result may exceed their dtype.
 _ARITHMETIC = (
     *("add", "sub", "mul", "neg", "square", "integer_pow", "pow", "abs", "add_any"),
     *("reduce_sum", "reduce_prod", "cumsum", "cumprod", "dot_general", "conv_general_dilated"),
     "convert_element_type",
 )
-# Steps of bits, as hashes and random numbers have them: there numbers wrap by intention.
+# Steps on bits, as in hashes and random numbers, where wrapping is intended.
 _OF_BITS = ("and", "or", "xor", "not", "shift_left", "bitcast_convert_type")
-# These are arithmetic, too; of long numbers without a sign they are steps of a hash.
+# These are arithmetic too; on unsigned words they are steps of a hash.
 _OF_LONG_BITS = ("shift_right_logical", "rem")
-# Steps between the codes of whole numbers, which are floats, and these numbers.
+# Steps between codes, which are floats, and the integers that they encode.
 _PLACES = ("reshape", "slice", "squeeze", "transpose", "concatenate", "broadcast_in_dim")
-_CALLS = ("jaxpr", "call_jaxpr")  # the parameter that holds what a step calls
+_CALLS = ("jaxpr", "call_jaxpr")  # the parameter that holds the function a step calls
 _CALLED = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2")
 
 
 def largest_whole(precision: str) -> int:
-    """The whole number up to which all are answers of this precision."""
+    """The integer up to which this precision represents all integers."""
     return int(2 ** (np.finfo(DTYPES[precision]).nmant + 1))
 
 
 def warn_of_digits(name: str, dtype: str, precision: str, *answers: np.ndarray) -> bool:
-    """Warns if answers of whole numbers are beyond those that the precision holds; returns whether
-    any are.
-    """
-    largest = max((float(np.abs(one).max(initial=0.0)) for one in answers), default=0.0)
+    """Warns if integer outputs exceed the precision's exact range; returns whether any do."""
+    largest = max((float(np.abs(answer).max(initial=0.0)) for answer in answers), default=0.0)
     most = largest_whole(precision)
     if np.dtype(dtype).kind not in "iu" or not largest > most:
         return False
@@ -370,7 +400,7 @@ def warn_of_digits(name: str, dtype: str, precision: str, *answers: np.ndarray) 
 def warn_of_wraps(name: str, closed: Any, rows: np.ndarray, programs: dict[Any, Any]) -> None:
     """Warns if a step of the model's trace `closed` wraps for these rows, its last input.
 
-    programs: where the program that finds it is kept.
+    programs: the cache of the program that computes it.
     """
     with jax.enable_x64(True):
         if "wraps" not in programs:
@@ -379,7 +409,7 @@ def warn_of_wraps(name: str, closed: Any, rows: np.ndarray, programs: dict[Any, 
             programs["wraps"] = lowered.compile() if steps.dtypes else None, tuple(steps.dtypes)
         program, dtypes = programs["wraps"]
         wraps = () if program is None else program(rows)
-        wrong = [dtype for dtype, one in zip(dtypes, wraps, strict=True) if bool(one)]
+        wrong = [dtype for dtype, wrapped in zip(dtypes, wraps, strict=True) if bool(wrapped)]
     if wrong:
         warn(
             f"{name} makes whole numbers beyond {wrong[0]} of rows of the background or of X, and "
@@ -389,32 +419,33 @@ def warn_of_wraps(name: str, closed: Any, rows: np.ndarray, programs: dict[Any, 
 
 
 class _Steps:
-    """Follows what a trace makes of its rows in whole numbers alone, in int64."""
+    """Evaluates the integer steps of a trace in int64."""
 
     def __init__(self) -> None:
-        self.dtypes: list[np.dtype] = []  # of the steps that are looked at
+        self.dtypes: list[np.dtype] = []  # sources of the checked steps
         self._found: list[jax.Array] = []
         self._bits = False
-        # By id of a result: it, which of its entries wrap, and the place of its step in `_found`.
+        # By id of a result: the result, which of its entries wrap, and the position of its step in
+        # `_found`.
         self._chosen: dict[int, tuple[Any, jax.Array, int]] = {}
 
     def wrapped(self, closed: Any, rows: jax.Array) -> list[jax.Array]:
-        """For each step of arithmetic, whether a result is beyond its dtype."""
+        """For each arithmetic step, whether a result exceeds its dtype."""
         self._follow(closed, [None] * (len(closed.jaxpr.invars) - 1) + [rows])
         if self._bits:
             self.dtypes.clear()
             return []
         return self._found
 
-    def _follow(self, closed: Any, given: list[Any]) -> list[Any]:
-        """What the steps make of inputs: codes, int64 or bool; or None if it is not known."""
+    def _follow(self, closed: Any, arguments: list[Any]) -> list[Any]:
+        """The steps' results for inputs: codes, int64 or bool; None if unknown."""
         jaxpr = getattr(closed, "jaxpr", closed)
         env: dict[Any, Any] = {}
         uses = Counter(var for step in jaxpr.eqns for var in step.invars if isinstance(var, Var))
         uses.update(var for var in jaxpr.outvars if isinstance(var, Var))
         for var, const in zip(jaxpr.constvars, getattr(closed, "consts", ()), strict=True):
             env[var] = _wide(const)
-        env.update(zip(jaxpr.invars, given, strict=True))
+        env.update(zip(jaxpr.invars, arguments, strict=True))
 
         def read(var: Any) -> Any:
             return _wide(var.val) if isinstance(var, Literal) else env.get(var)
@@ -427,16 +458,16 @@ class _Steps:
                     env.update(zip(step.outvars, self._follow(called, inputs), strict=True))
                 continue
             dtypes: list[Any] = [getattr(var.aval, "dtype", None) for var in step.outvars]
-            if any(one is None for one in inputs):
+            if any(value is None for value in inputs):
                 continue
             if name not in _PLACES and not all(map(_whole, dtypes)):
                 continue
             self._bits |= name in _OF_BITS and dtypes[0].kind != "b"
             self._bits |= name in _OF_LONG_BITS and dtypes[0] == np.uint32
-            if name == "select_n":  # entries that are not selected reach no answer
-                for k, (var, one) in enumerate(zip(step.invars[1:], inputs[1:], strict=True)):
-                    if id(one) in self._chosen and uses[var] == 1:
-                        _, wraps, place = self._chosen.pop(id(one))
+            if name == "select_n":  # entries that are not selected do not reach the output
+                for k, (var, value) in enumerate(zip(step.invars[1:], inputs[1:], strict=True)):
+                    if id(value) in self._chosen and uses[var] == 1:
+                        _, wraps, place = self._chosen.pop(id(value))
                         self._found[place] = (wraps & (inputs[0] == k)).any()
             options = dict(step.params)
             if name == "convert_element_type":
@@ -446,11 +477,7 @@ class _Steps:
                     options[key] = np.dtype(np.int64)
             try:
                 made = step.primitive.bind(*inputs, **options)
-            except (
-                TypeError,
-                ValueError,
-                NotImplementedError,
-            ):  # it accepts its own dtype only: not judged
+            except (TypeError, ValueError, NotImplementedError):  # its own dtype only: not checked
                 continue
             made = list(made) if step.primitive.multiple_results else [made]
             counted = name in _ARITHMETIC and dtypes[0].kind != "b" and dtypes[0].itemsize < 8
@@ -459,7 +486,7 @@ class _Steps:
                 self.dtypes.append(np.dtype(dtypes[0]))
                 wraps = (made[0] < limits.min) | (made[0] > limits.max)
                 self._found.append(wraps.any())
-                # What follows goes on with the numbers that the model has.
+                # Later steps use the model's own numbers.
                 made[0] = made[0].astype(dtypes[0]).astype(np.int64)
                 if uses[step.outvars[0]] == 1:
                     self._chosen[id(made[0])] = made[0], wraps, len(self._found) - 1
@@ -472,7 +499,7 @@ def _whole(dtype: Any) -> bool:
 
 
 def _wide(value: Any) -> Any:
-    """A constant in int64, or as it is where it is bool; None: no whole number."""
+    """A constant in int64, or as it is if bool; None: not an integer."""
     array = value if hasattr(value, "dtype") else np.asarray(value)
     if not _whole(array.dtype):
         return None

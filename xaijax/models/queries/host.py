@@ -1,4 +1,4 @@
-"""Calling a host model: read-only rows, the row range on its errors, a deadline, checked output."""
+"""Calls a host model: read-only rows, the row range on its errors, a deadline, checked output."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def call_host(model: Model, rows: Any, start: int = 0, stop: int | None = None) -> np.ndarray:
-    """The model's answer to one call, checked: float64 [R] or [R, K]; may hold NaN.
+    """The checked output of one call: float64 [R] or [R, K]; may hold NaN.
 
-    rows: an array [R, *F], passed on as a read-only view, or a frame, passed on as it is (give a
-    fresh one). start, stop: the place of these rows in the whole run, for messages.
+    rows: an array [R, *F], passed on as a read-only view, or a frame, passed on as it is (pass a
+    copy). start, stop: the position of these rows in the whole run, for messages.
 
-    Raises ModelOutputError for an answer of the wrong shape or type and TimeoutError after
-    `model.timeout` seconds; the model's own exception comes through with the row range as a note.
+    Raises ModelOutputError for an output of the wrong shape or type and TimeoutError after
+    `model.timeout` seconds; the model's own exception is passed on with the row range as a note.
     """
     return call_host_raw(model, rows, start, stop).astype(np.float64, copy=False)
 
@@ -38,9 +38,9 @@ def call_host_raw(
 ) -> np.ndarray:
     """Like `call_host`, in the dtype that the model returned (for probes of its rounding).
 
-    More than `max_rows` of the model are asked in several calls.
+    More than `max_rows` rows take several calls.
 
-    names: where the columns' names of an answer that is a frame are written.
+    names: a list that receives the column names of an output frame.
     """
     assert model.call is not None
     count = len(rows)
@@ -66,7 +66,7 @@ def guarded(
     timeout: float | None = None,
     name: str = "the model",
 ) -> Any:
-    """`function(rows)` as `call_host` calls it, its answer not yet checked."""
+    """Calls `function(rows)` as `call_host` does, without checking its output."""
     stop = start + len(rows) if stop is None else stop
     view = read_only(rows)
     try:
@@ -91,7 +91,7 @@ def guarded(
 
 
 def parts(rows: Any, size: int | None) -> Iterator[tuple[int, Any]]:
-    """(start, slice) of at most `size` rows each; frames are cut as frames."""
+    """Yields (start, slice) of at most `size` rows each; slices of frames are frames."""
     step = len(rows) if size is None else size
     table = rows_of(rows)
     for start in range(0, len(rows), step):
@@ -99,7 +99,7 @@ def parts(rows: Any, size: int | None) -> Iterator[tuple[int, Any]]:
 
 
 def read_only(rows: Any) -> Any:
-    """A read-only view of an array; anything else as it is."""
+    """A read-only view of an array; other values are returned as they are."""
     if not isinstance(rows, np.ndarray):
         return rows
     view = rows.view()
@@ -108,7 +108,7 @@ def read_only(rows: Any) -> Any:
 
 
 def _within(function: Callable[[Any], Any], rows: Any, timeout: float) -> tuple[Any] | None:
-    """(the answer,), or what the function raises; None: it took longer than the timeout."""
+    """(the output,), or raises the function's exception; None: it took longer than the timeout."""
     answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
     # A new thread starts without the caller's context variables (np.errstate is one).
     context = contextvars.copy_context()

@@ -26,7 +26,7 @@ _CUTS = {"proba": 0.5, "decision": 0.0}
 def decide(
     scores: np.ndarray, output: Any, classes: tuple[Any, ...] | None, threshold: float | None
 ) -> np.ndarray:
-    """The decided class of each row, [R], named by `classes` if these are known.
+    """The decided class of each row, [R], as a label if `classes` are known.
 
     Arguments and errors are those of `decided_place`.
     """
@@ -36,14 +36,14 @@ def decide(
 def decided_place(
     scores: Any, output: Any, classes: tuple[Any, ...] | None, threshold: float | None
 ) -> Any:
-    """The place of each row's class among `classes`, int [R]; NumPy or traced by JAX.
+    """The position of each row's class in `classes`, int [R]; NumPy or traced by JAX.
 
     scores: [R, K], or [R] (with a threshold: the selected output). [R, K] -> argmax, ties to the
-    lowest column. [R] -> score > threshold, which is 0.5 for "proba" and 0 for "decision" unless
-    given: the second class, or 1 where no classes are known. A selected first class is turned.
+    lowest column. [R] -> score > threshold, by default 0.5 for "proba" and 0 for "decision": the
+    second class, or 1 if no classes are known. If the first class is selected, this is reversed.
 
-    Raises InputError if nothing says how to decide, ModelOutputError if scores and classes differ
-    in number.
+    Raises InputError if there is no rule to decide, ModelOutputError if the numbers of scores and
+    classes differ.
     """
     if scores.ndim == 2:
         if threshold is not None:
@@ -78,20 +78,20 @@ def decided_place(
 
 
 def named(index: np.ndarray, classes: tuple[Any, ...] | None) -> np.ndarray:
-    """The labels of places among the classes, [R]."""
+    """The labels at positions in the classes, [R]."""
     if classes is None:
         return index.astype(np.int64)
-    # NumPy would turn (1, "a") into text; such labels stay the objects they are.
+    # NumPy would convert (1, "a") to text; such labels stay objects.
     alike = len({isinstance(label, str) for label in classes}) == 1
     names = np.array(classes) if alike else np.array(classes, dtype=object)
     return names[index]
 
 
 class Codes:
-    """Numbers for class labels: their places among the classes known, else in order of appearance.
+    """Numbers for class labels: positions in the known classes, otherwise in order of appearance.
 
-    `raw`: the labels are numbers that stand for themselves. If classes are known there
-    are no others: ModelOutputError names a label that is none of them.
+    `raw`: the labels are numbers and are used directly. If classes are known, ModelOutputError
+    names any other label.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Codes:
         self._raw, self._name, self._known = raw, name, bool(self._code)
 
     def of(self, labels: np.ndarray) -> np.ndarray:
-        """float64 [R]; labels not met before get numbers of their own."""
+        """float64 [R]; new labels get new numbers."""
         if self._raw:
             return labels.astype(np.float64)
         if labels.dtype.kind == "O":  # NumPy cannot sort objects of mixed types
@@ -115,7 +115,7 @@ class Codes:
         return float(label) if self._raw else float(self._number(label))
 
     def label(self, code: float) -> Any:
-        """The label of a number; the number itself if no class has it."""
+        """The label of a number; the number itself if it belongs to no class."""
         if self._raw:
             return int(code) if float(code).is_integer() else float(code)
         by_number = {number: label for label, number in self._code.items()}
@@ -131,7 +131,7 @@ class Codes:
 
 
 class _Traced:
-    """A JAX model's decided class, [R] in the dtype of its precision."""
+    """The decided class of a JAX model, [R] in the dtype of its precision."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -155,7 +155,7 @@ class _Traced:
 
 
 def decided(model: Model) -> tuple[Callable[..., Any], Codes]:
-    """(a function with the signature of the model's own, the numbers of the labels)."""
+    """(a function with the signature of the model's own, the `Codes` of its labels)."""
     if model.loop == "jax":
         raw = model.output == "label" and model.decide is None
         return _Traced(model), Codes(model.classes or (), raw=raw)

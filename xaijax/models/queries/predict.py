@@ -1,4 +1,4 @@
-"""Running a traced function on any number of rows with few compiled shapes."""
+"""Runs a traced function on any number of rows with few compiled shapes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from xaijax.models.base.trace import TracedFunction
 
 _SMALLEST = 16  # rows
 _LARGEST = 8_192  # rows
-_ELEMENTS = 1 << 24  # in one call: large instances are cut into fewer rows
+_ELEMENTS = 1 << 24  # numbers per call: large instances take fewer rows
 
 
 def run_jax(
     compiled: dict[Any, Any], key: str, function: TracedFunction, params: Any, rows: Any
 ) -> np.ndarray:
-    """function(params, rows) for rows [R, *F] (or a memory map of them), as NumPy [R] or [R, K].
+    """Evaluates function(params, rows) for rows [R, *F] (or a memory map), as NumPy [R] or [R, K].
 
-    Rows are padded to a power of two by repeating the last row, so at most ten shapes compile. The
-    programs are kept in `compiled` and serve every params of the same shapes.
+    Rows are padded to a power of two by repeating the last row, so at most ten shapes compile.
+    `compiled` caches the programs for all params of the same shapes.
     """
     before_jax()
     programs = compiled.setdefault(("predict", key), {})
@@ -50,8 +50,8 @@ def run_jax(
 
 
 def _hold(compiled: dict[Any, Any], program: Any, params: Any, rows: np.ndarray) -> None:
-    """Raises ModelOutputError if a new program answers rows otherwise than the probe's program, for
-    a model that was probed with such rows.
+    """Raises ModelOutputError if a new program and the probe's program give different outputs
+    for the same rows, for a model that was probed with such rows.
     """
     few = compiled.get(("probe", rows.shape[1:], rows.dtype.name))
     look = None if few is None else few["probe"][3]

@@ -1,12 +1,12 @@
-"""Probes of a model on a few rows: does it answer the same rows alike, whatever rows come with
-them, and however many?
+"""Probes a model on a few rows: a row's output must not depend on the other rows or on their
+number.
 
 Probes take `evaluate(rows [R, *F]) -> [R] or [R, K]`, so that the caller's compiled function is
-what is probed, and rows as an array or anything that `take(rows, index)` can gather from.
+probed, and rows as an array or anything that `take(rows, index)` accepts.
 
-A host model is asked in other numbers of rows. A JAX model is compiled for one number at a time, so
-its traces are compared, of the probe's rows and of a tile's: if they are the same steps but for the
-number of rows, so are the answers. The second is compiled and asked only if they are not.
+A host model is called with other numbers of rows. A JAX model is compiled for one number at a time,
+so its traces for the probe's rows and for a tile's are compared. If they differ only in the number
+of rows, the outputs are equal too. Otherwise the second is compiled and called.
 
 Letters: R rows.
 """
@@ -28,22 +28,23 @@ from xaijax.tables.rows import rows_of
 
 Evaluate = Callable[[Any], np.ndarray]
 
-# The same sum of n terms, added up in another order, differs by about sqrt(n) roundings of its
-# largest partial sum. 2**10 roundings allow for sums of 2**20 terms, more than a layer has.
+# A sum of n terms in another order differs by about sqrt(n) roundings of its largest partial sum.
+# 2**10 roundings allow for sums of 2**20 terms, more than a layer has.
 _ROUNDINGS = 2.0**10
-# One rounding of a model's answers, by its precision: at least that of float32. A factor of TF32 or
-# bfloat16 that differs in the last bit of float32 may be rounded to the other side, and then moves
-# by 2^-10 or 2^-7: 2^10 of these roundings are two moves of terms as large as the largest answer.
+# One rounding of a model's outputs, by its precision: at least that of float32. A TF32 or bfloat16
+# factor that differs in the last bit of float32 may be rounded in the other direction, and then
+# changes by 2^-10 or 2^-7: 2^10 of these roundings allow for two such changes of terms as large as
+# the largest output.
 _ROUNDED = {"tf32": 2.0**-19, "bfloat16": 2.0**-16}
 
 
 def probe_determinism(evaluate: Evaluate, rows: Any, name: str = "the model") -> np.ndarray:
-    """The answer to `rows`; NonDeterministicModelError if a second call gives another.
+    """Returns the output for `rows`; raises NonDeterministicModelError if a second call differs.
 
-    Answers agree within 2**10 roundings of their dtype at the size of the largest answer in the
+    Outputs agree within 2**10 roundings of their dtype at the size of the largest output in the
     column (threads may add in another order); NaN agrees with NaN.
     """
-    # Copies: a model may return views of one buffer, in which all of its answers would agree.
+    # Copies: a model may return views of one buffer, and then all of its outputs would agree.
     first, second = np.array(evaluate(rows)), np.array(evaluate(rows))
     gap = _largest_gap(first, second, _epsilon(first.dtype))
     if gap is not None:
@@ -62,14 +63,15 @@ def probe_neighbours(
     among: np.ndarray | None = None,
     precision: str = "float32",
 ) -> None:
-    """Raises ModelOutputError if the answer to a row depends on the rows that come with it.
+    """Raises ModelOutputError if a row's output depends on the other rows in the call.
 
-    The first row, the last and the most different ones are each asked among the others and among
-    copies of themselves, and all rows are asked with other ones in the lead, in batches of one
-    shape: a compiled function has one shape only, and the same shape keeps the order of sums.
-    Tolerance as in `probe_determinism`, in float32, in which a model may work whatever it returns.
+    The first row, the last and the most different ones are evaluated among the others and among
+    copies of themselves, and all rows are evaluated with other rows first. All batches have one
+    shape, because a compiled function has a single shape, and the same shape keeps the order of
+    sums. The tolerance is that of `probe_determinism`, in float32, which a model may use
+    internally.
 
-    among: the answer to the rows as they are, if it is known. precision: that of the model.
+    among: the output of the rows in their order, if known. precision: the model's.
     """
     count = len(rows)
     if count < 2:
@@ -78,8 +80,8 @@ def probe_neighbours(
     epsilon = max(_epsilon(among.dtype), rounding(precision))
     for row in dict.fromkeys((0, *extremes(rows, among))):
         copies = np.array(evaluate(take_rows(rows, np.full(count, row, dtype=np.int64))))
-        # All copies are compared, so a model that looks at a row's place is found too. The scale
-        # comes from both batches: the one row's own answer may happen to be near zero.
+        # All copies are compared, so a model that depends on a row's position is found too. The
+        # scale comes from both batches, because the single row's output may be near zero.
         scale = np.maximum(_scale(among), _scale(copies))
         alone = np.broadcast_to(among[row], among.shape)
         gap = _largest_gap(alone, copies, epsilon, scale)
@@ -98,7 +100,7 @@ def probe_neighbours(
 
 
 def beside_copies(name: str, gap: tuple[float, int]) -> str:
-    """The message for a row that has another answer among copies of itself."""
+    """The message for a row whose output differs among copies of itself."""
     return (
         f"{name} answers a row differently among other rows than among copies of itself: by up to "
         f"{gap[0]:.3g}. Its output depends on the batch, as with batch normalisation in train mode "
@@ -108,18 +110,19 @@ def beside_copies(name: str, gap: tuple[float, int]) -> str:
 
 
 def extremes(rows: Any, answer: np.ndarray) -> tuple[int, ...]:
-    """The last row, and for each of the sizes that may characterise a batch the row that has least
-    of it: its copies have other statistics than all rows together.
+    """The last row, and for each size that may characterise a batch the row with the smallest:
+    its copies have other statistics than all rows together.
     """
     least = (int(size.argmin()) for size in _sizes(rows, answer))
     return tuple(dict.fromkeys((len(answer) - 1, *least)))
 
 
 def half_without(rows: Any, answer: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
-    """(as many places as half of the rows, with other statistics: of rows that are largest in none
-    of the sizes, those with the lowest answers; `extremes` by sizes for which no row was left out).
+    """(positions of half as many rows, with other statistics: among rows that are largest in no
+    size, those with the lowest outputs; `extremes` for sizes whose largest row could not be left
+    out).
 
-    The row that is most unlike the first one is in the lead, the others in another order.
+    The row most unlike the first one comes first, the others in another order.
     """
     sizes = _sizes(rows, answer)
     usable, extreme = np.ones(len(answer), bool), []
@@ -136,11 +139,11 @@ def half_without(rows: Any, answer: np.ndarray) -> tuple[np.ndarray, tuple[int, 
 
 
 def _sizes(rows: Any, answer: np.ndarray) -> list[np.ndarray]:
-    """Sizes of each row [R]: its answer, its largest number and its largest magnitude, and the
-    negatives of its answer and its smallest number. If there are several answers, the one that
-    differs most counts.
+    """Sizes of each row [R]: its output, its largest number and its largest magnitude, and the
+    negatives of its output and of its smallest number. Of several outputs the one that varies
+    most counts.
     """
-    answers = _told(answer)
+    answers = _most_varied(answer)
     sizes = [answers, -answers]
     if isinstance(rows, np.ndarray) and rows.dtype.kind in "iuf" and rows.size:
         flat = np.nan_to_num(rows.reshape(len(rows), -1).astype(np.float64))
@@ -149,28 +152,29 @@ def _sizes(rows: Any, answer: np.ndarray) -> list[np.ndarray]:
 
 
 def highest(answer: np.ndarray) -> int:
-    """The row with the highest answer."""
-    return int(_told(answer).argmax())
+    """The row with the highest output."""
+    return int(_most_varied(answer).argmax())
 
 
-def _told(answer: np.ndarray) -> np.ndarray:
-    """The answer to each row, [R]; of several the one that differs most."""
+def _most_varied(answer: np.ndarray) -> np.ndarray:
+    """The output of each row, [R]; of several outputs the one that varies most."""
     flat = answer.reshape(len(answer), -1).astype(np.float64)
     flat = np.where(np.isfinite(flat), flat, 0.0)
     return flat[:, np.ptp(flat, axis=0).argmax()]
 
 
 def opposite(rows: Any) -> int:
-    """The row that is on the other side of the median than the first one in most columns.
+    """The row that differs from the first one in the side of the median for most columns.
 
-    What an answer takes from the first row, a sign say, most likely changes where this one leads.
+    A property that the model takes from the first row, such as a sign, most likely changes if this
+    row comes first.
     """
     return int(unlike_first(rows).argmax())
 
 
 def unlike_first(rows: Any) -> np.ndarray:
-    """Number of columns in which each row is on the other side of the median than the first one,
-    [R]; of rows that are no array of numbers the one in the middle has one, and the others none.
+    """Number of columns in which each row is on the other side of the median from the first row,
+    [R]; for rows that are not a numeric array, 1 for the middle row and 0 for the others.
     """
     count = len(rows)
     if not isinstance(rows, np.ndarray) or rows.dtype.kind not in "biuf":
@@ -186,23 +190,24 @@ def take_rows(rows: Any, index: np.ndarray) -> Any:
 
 
 def rounding(precision: str) -> float:
-    """One rounding of an answer in this precision: at least that of float32, in which a model may
-    work whatever it returns.
+    """One rounding of an output in this precision: at least that of float32, which a model may
+    use internally.
     """
     return _ROUNDED.get(precision, 2.0**-23)
 
 
 def gap_of(
-    wanted: np.ndarray, found: np.ndarray, answer: np.ndarray, precision: str = "float32"
+    wanted: np.ndarray, got: np.ndarray, answer: np.ndarray, precision: str = "float32"
 ) -> tuple[float, int] | None:
-    """(largest difference, first row) of two answers to the same rows in other company, or None.
+    """(largest difference, first row) of two outputs for the same rows among other rows, or None.
 
-    Tolerance as in `probe_neighbours`; answer: to all of the probe's rows, which give the scale.
+    The tolerance is that of `probe_neighbours`; answer: the outputs of all probe rows, for the
+    scale.
     """
-    if wanted.shape != found.shape:
+    if wanted.shape != got.shape:
         return float("inf"), 0
     epsilon = max(_epsilon(answer.dtype), rounding(precision))
-    return _largest_gap(wanted, found, epsilon, np.maximum(_scale(answer), _scale(found)))
+    return _largest_gap(wanted, got, epsilon, np.maximum(_scale(answer), _scale(got)))
 
 
 def _epsilon(dtype: np.dtype) -> float:
@@ -210,7 +215,7 @@ def _epsilon(dtype: np.dtype) -> float:
 
 
 def _scale(values: np.ndarray) -> np.ndarray:
-    """The largest finite size of each column, [] or [K]."""
+    """The largest finite magnitude of each column, [] or [K]."""
     sizes = np.abs(values.astype(np.float64))
     return np.where(np.isfinite(sizes), sizes, 0.0).max(axis=0)
 
@@ -233,12 +238,10 @@ def _largest_gap(
     return largest, int(np.argwhere(differs)[0][0])
 
 
-# A host model is asked in other numbers of rows. A JAX model is compiled for one number at a time,
-# so its traces are compared, of the probe's rows and of a tile's: where they are the same steps
-# but for the number of rows, so are the answers. The second is compiled and asked only if they are
-# not.
+# A host model is called with other numbers of rows; of a JAX model, traces for two numbers of rows
+# are compared.
 
-# Steps that tell rows by their place: the axis along which they count, by their parameter's name.
+# Steps that depend on a row's position: by name, the parameter of the axis along which they count.
 _COUNTING = {
     "iota": "dimension",
     "cumsum": "axis",
@@ -247,22 +250,23 @@ _COUNTING = {
     "cummin": "axis",
     "cumlogsumexp": "axis",
 }
-# Rules of derivatives, which are other functions in each trace and make no answer.
+# Derivative rules, which are different functions in each trace and compute no output.
+SORTS_ROWS = "xaijax_sorted_by_length"  # puts rows into an order, and their answers back
 _DERIVATIVES = ("jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "out_trees")
 
 
 def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: str) -> None:
-    """Asks a host model for half of the probe's rows, without extreme ones, and for the one with
-    the highest answer alone; answer: to all of them. Extreme rows that the half cannot do without
-    are asked with copies of their own.
+    """Calls a host model with half of the probe's rows, without extreme ones, and with the row of
+    the highest output alone; answer: the outputs of all. Extreme rows that the half must include
+    are evaluated with copies of themselves.
 
-    Raises ModelOutputError if it is the neighbours on which an answer depends, else
+    Raises ModelOutputError if an output depends on the other rows, otherwise
     NonDeterministicModelError.
     """
     count = len(rows)
     half, left = half_without(rows, answer)
     alone = np.array([highest(answer)]) if count > 1 else np.zeros(2, dtype=np.int64)
-    # Two of each: alone, a model may take no statistics.
+    # Two of each: a model may compute no statistics of a single row.
     copies = [np.array([row, row]) for row in left]
     for places in (half, alone, *copies):
         try:
@@ -280,7 +284,7 @@ def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: st
 
 
 class AnsweredBefore:
-    """A host model's answers to the probe's rows, against which later ones are held."""
+    """A host model's outputs for the probe's rows, with which later ones are compared."""
 
     def __init__(
         self,
@@ -289,26 +293,27 @@ class AnsweredBefore:
         ask: Callable[[], np.ndarray],
         changed: Callable[[], list[str]] = list,
     ) -> None:
-        """answer: [r] or [r, K], as the model gave it; ask: the probe's rows, alone, once more;
-        changed: names of what the model reads and what has changed since the probe.
+        """answer: [r] or [r, K], the model's output; ask: evaluates the probe's rows alone
+        again; changed: names of the values that the model reads and that have changed since the
+        probe.
         """
         self._name, self._ask, self._changed = name, ask, changed
         self._answer = answer.reshape(len(answer), -1)
 
-    def __call__(self, which: np.ndarray, found: np.ndarray, rows: int) -> None:
-        """Compares the answers found [n, K] to the probe's rows `which` [n], asked among `rows`
+    def __call__(self, which: np.ndarray, got: np.ndarray, rows: int) -> None:
+        """Compares the outputs `got` [n, K] of the probe's rows `which` [n], computed among `rows`
         rows.
 
-        A host function is called as it is at each call: if it was changed since the probe, the
-        probe's rows alone have other answers now as well, and these are compared from then on.
+        A host function is called in its current state: if it has changed since the probe, the
+        probe's rows alone have new outputs too, and these are compared from then on.
 
         Raises NonDeterministicModelError if they differ.
         """
-        gap = gap_of(self._answer[which], found, self._answer)
+        gap = gap_of(self._answer[which], got, self._answer)
         if gap is None:
             return
         now = self._ask().reshape(self._answer.shape)
-        if gap_of(now[which], found, now) is None:
+        if gap_of(now[which], got, now) is None:
             self._answer = now
             return
         if self._names():
@@ -319,8 +324,8 @@ class AnsweredBefore:
         raise NonDeterministicModelError(_refusal(self._name, len(self._answer), rows, gap))
 
     def refuse_two(self, before: np.ndarray, now: np.ndarray) -> None:
-        """Raises NonDeterministicModelError if the answers [n, K] to rows of the first call of an
-        explanation are others now, when it is over.
+        """Raises NonDeterministicModelError if the outputs [n, K] of rows of an explanation's
+        first call differ at its end.
         """
         gap = gap_of(before, now, before)
         if gap is None:
@@ -333,64 +338,64 @@ class AnsweredBefore:
         )
 
     def _names(self) -> str:
-        """What the model reads and what has changed since the probe."""
-        return ", ".join(shown(one) for one in self._changed())
+        """The values that the model reads and that have changed since the probe, in words."""
+        return ", ".join(shown(name) for name in self._changed())
 
 
 class RowCounts:
-    """What the probe's trace and answers say of another trace of the same JAX model."""
+    """Compares other traces of a JAX model with the probe's trace and outputs."""
 
     def __init__(self, name: str, trace: Any, rows: int, precision: str = "float32") -> None:
-        """trace: closed, that of the model for `rows` rows; precision: of the model."""
+        """trace: the model's closed trace for `rows` rows; precision: the model's."""
         self.precision = precision
         self.name, self._trace, self._rows = name, trace, rows
         self._known: tuple[Any, np.ndarray, np.ndarray] | None = None
 
     def answered(self, params: Any, rows: np.ndarray, answer: np.ndarray) -> None:
-        """The model, with these parameters, gave this answer to the probe's rows."""
+        """Records the model's output for the probe's rows, with these parameters."""
         self._known = params, rows, answer
 
     @property
     def asked(self) -> tuple[Any, np.ndarray] | None:
-        """(parameters, the probe's rows) of the model that answered last; None: none did."""
+        """(parameters, the probe's rows) of the last recorded output; None: there is none."""
         return None if self._known is None else self._known[:2]
 
     @property
     def answer(self) -> np.ndarray:
-        """The probe's answers, [r, K]; where some were asked."""
+        """The probe's outputs, [r, K], if recorded."""
         assert self._known is not None
         return self._known[2].reshape(len(self._known[1]), -1)
 
-    def gap(self, wanted: np.ndarray, found: np.ndarray) -> tuple[float, int] | None:
-        """(largest difference, first place) of two answers [n, K] to the same rows by different
-        programs; None: they agree.
+    def gap(self, wanted: np.ndarray, got: np.ndarray) -> tuple[float, int] | None:
+        """(largest difference, first position) of two outputs [n, K] of the same rows by
+        different programs; None: they agree.
         """
         answer = self.answer
-        return gap_of(wanted, found.astype(answer.dtype), answer, self.precision)
+        return gap_of(wanted, got.astype(answer.dtype), answer, self.precision)
 
     def __call__(self, trace: Any, rows: int) -> None:
-        """Looks at the trace for another number of rows, before it is run.
+        """Checks the trace for another number of rows, before it is run.
 
-        Raises NonDeterministicModelError if its answers to the probe's rows differ.
+        Raises NonDeterministicModelError if its outputs for the probe's rows differ.
         """
         if self._known is None or rows == self._rows:
             return
         if _Alike(self._rows, rows).closed(self._trace, trace):
             return
-        params, given, answer = self._known
-        places = np.arange(rows) % len(given)
-        leaves = [_bare(leaf) for leaf in jax.tree.leaves((params, given[places]))]
+        params, probe_rows, answer = self._known
+        places = np.arange(rows) % len(probe_rows)
+        leaves = [_bare(leaf) for leaf in jax.tree.leaves((params, probe_rows[places]))]
         # Compiled first, then called: within a trace a jitted function would become a part of it.
         program = compile_sound(jax.jit(jaxpr_as_fun(trace)).lower(*leaves))
-        with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it
-            found = np.array(program(*leaves)[0])
-        gap = gap_of(answer[places], found, answer, self.precision)
+        with jax.ensure_compile_time_eval():  # concrete numbers, even inside another trace
+            got = np.array(program(*leaves)[0])
+        gap = gap_of(answer[places], got, answer, self.precision)
         if gap is not None:
-            raise NonDeterministicModelError(_refusal(self.name, len(given), rows, gap))
+            raise NonDeterministicModelError(_refusal(self.name, len(probe_rows), rows, gap))
 
 
 def _bare(leaf: Any) -> Any:
-    """A leaf as NumPy has it; a typed key, which NumPy has not, as it is."""
+    """A leaf as a NumPy array; a typed key, which NumPy lacks, as it is."""
     key = jnp.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.prng_key)
     return leaf if key else np.asarray(leaf)
 
@@ -404,28 +409,28 @@ def _refusal(name: str, first: int, second: int, gap: tuple[float, int]) -> str:
     )
 
 
-def same_steps(one: Any, other: Any) -> bool:
+def same_steps(left: Any, right: Any) -> bool:
     """Whether two closed traces are the same steps with the same constants."""
-    return _Alike(1, 1).closed(one, other)
+    return _Alike(1, 1).closed(left, right)
 
 
 class _Alike:
-    """Whether two traces are the same steps but for their numbers of rows a and b.
+    """Whether two traces differ only in their numbers of rows, a and b.
 
-    False is always safe: the second is then asked.
+    False is always safe: the second is then called.
     """
 
     def __init__(self, a: int, b: int) -> None:
         self._a, self._b = a, b
 
-    def closed(self, one: Any, other: Any) -> bool:
+    def closed(self, left: Any, right: Any) -> bool:
         """Whether two closed traces are alike."""
-        if len(one.consts) != len(other.consts):
+        if len(left.consts) != len(right.consts):
             return False
-        same = all(map(_same_array, one.consts, other.consts))
-        return same and self._steps(one.jaxpr, other.jaxpr)
+        same = all(map(_same_array, left.consts, right.consts))
+        return same and self._steps(left.jaxpr, right.jaxpr)
 
-    def _steps(self, one: Any, other: Any) -> bool:
+    def _steps(self, left: Any, right: Any) -> bool:
         names: dict[Any, Any] = {}
 
         def bound(mine: Any, theirs: Any) -> bool:
@@ -440,21 +445,26 @@ class _Alike:
                 return both and _same_array(mine.val, theirs.val)
             return names.get(mine) is theirs
 
-        if not bound([*one.constvars, *one.invars], [*other.constvars, *other.invars]):
+        if not bound([*left.constvars, *left.invars], [*right.constvars, *right.invars]):
             return False
-        if len(one.eqns) != len(other.eqns):
+        if len(left.eqns) != len(right.eqns):
             return False
-        for mine, theirs in zip(one.eqns, other.eqns, strict=True):
+        for mine, theirs in zip(left.eqns, right.eqns, strict=True):
             if mine.primitive is not theirs.primitive or len(mine.invars) != len(theirs.invars):
                 return False
-            if not all(map(read, mine.invars, theirs.invars)) or self._joins_rows(mine, theirs):
+            if not all(map(read, mine.invars, theirs.invars)):
+                return False
+            if {one.params.get("name") for one in (mine, theirs)} == {SORTS_ROWS}:
+                names.update(zip(mine.outvars, theirs.outvars, strict=True))
+                continue
+            if self._joins_rows(mine, theirs):
                 return False
             if not self._options(mine.params, theirs.params):
                 return False
             if not bound(mine.outvars, theirs.outvars):
                 return False
-        outputs = len(one.outvars) == len(other.outvars)
-        return outputs and all(map(read, one.outvars, other.outvars))
+        outputs = len(left.outvars) == len(right.outvars)
+        return outputs and all(map(read, left.outvars, right.outvars))
 
     def _same_kind(self, mine: Any, theirs: Any) -> bool:
         a, b = mine.aval, theirs.aval
@@ -470,7 +480,8 @@ class _Alike:
         return bool(mine == theirs or mine * self._b == theirs * self._a)
 
     def _joins_rows(self, mine: Any, theirs: Any) -> bool:
-        """Whether a step may add up or count rows: no axis of rows is left, or it contracts one."""
+        """Whether a step may sum or count rows: its output has no axis of rows, or it contracts
+        one."""
 
         def moving(variables: Any, others: Any) -> list[list[int]]:
             shapes = [
@@ -479,21 +490,21 @@ class _Alike:
             ]
             return [[i for i, n in enumerate(a) if n != b[i]] for a, b in shapes]
 
-        given = moving(mine.invars, theirs.invars)
+        inputs = moving(mine.invars, theirs.invars)
         made = moving(mine.outvars, theirs.outvars)
         name = mine.primitive.name
-        if name in _COUNTING and any(mine.params[_COUNTING[name]] in own for own in made):
+        if name in _COUNTING and any(mine.params[_COUNTING[name]] in moved for moved in made):
             return True
         if name == "scan" and mine.params["length"] != theirs.params["length"]:
-            body = mine.params["jaxpr"].jaxpr.outvars  # what it carries on has no axis of steps
+            body = mine.params["jaxpr"].jaxpr.outvars  # carried values have no axis of steps
             return any(a.aval.ndim == b.aval.ndim for a, b in zip(body, mine.outvars, strict=True))
-        if any(given) and not all(made):
+        if any(inputs) and not all(made):
             return True
         axes = mine.params.get("axes", ())
         if name == "dot_general":
             (left, right), _ = mine.params["dimension_numbers"]
-            return bool({*left} & {*given[0]} or {*right} & {*given[1]})
-        return isinstance(axes, tuple) and any({*axes} & {*own} for own in given)
+            return bool({*left} & {*inputs[0]} or {*right} & {*inputs[1]})
+        return isinstance(axes, tuple) and any({*axes} & {*moved} for moved in inputs)
 
     def _options(self, mine: Any, theirs: Any) -> bool:
         named = [key for key in mine if key not in _DERIVATIVES]
@@ -511,19 +522,19 @@ class _Alike:
         if hasattr(mine, "eqns"):
             return self._steps(mine, theirs)
         if type(mine) in (tuple, list):
-            if mine and all(type(one) is int for one in (*mine, *theirs)):
+            if mine and all(type(size) is int for size in (*mine, *theirs)):
                 return self._sizes(mine, theirs)
             return len(mine) == len(theirs) and all(map(self._option, mine, theirs))
         if mine is theirs:
             return True
         try:
             return bool(mine == theirs)
-        except Exception:  # arrays among them, or things that do not compare
+        except Exception:  # arrays, or values that cannot be compared
             return False
 
 
 def _unsharded(option: Any) -> bool:
-    """Whether an option of a step says that no axis is spread over devices, or says nothing."""
+    """Whether no axis is sharded by an option of a step."""
     if option is None:
         return True
     return isinstance(option, jax.sharding.NamedSharding) and not any(option.spec)

@@ -1,4 +1,4 @@
-"""Rows given to `Model.predict` and `.labels`, who answers them, and models of codes.
+"""Rows of `Model.predict` and `.labels`, the model that runs, and models of codes.
 
 Letters: R rows, C code columns.
 """
@@ -16,9 +16,11 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.process import before_jax
 from xaijax.models.base.trace import DTYPES
-from xaijax.models.queries.comparison import TranslationCheck, answering, check_unchanged
+from xaijax.models.queries.comparison import TranslationCheck, resolve
 from xaijax.models.queries.host import read_only
-from xaijax.models.structure.declared import PROBE_ROWS, GivenSplit
+from xaijax.models.structure.declared import GivenSplit
+from xaijax.models.structure.functions import PROBE_ROWS
+from xaijax.models.structure.prefix import GivenPrefix
 from xaijax.tables.frames import copied_frame
 from xaijax.tables.per_instance_table import PerInstanceTable
 from xaijax.tables.rows import rows_of
@@ -31,38 +33,35 @@ if TYPE_CHECKING:
 
 
 def answered_by(model: Model, X: Any, labels: bool = False) -> tuple[Any, Any]:
-    """(which model answers, X as it takes them); labels: with the classes that it decides."""
-    comparison = model.comparison
+    """(the model that runs, X in its form); labels: with the classes that it decides."""
     if model.loop == "jax":
-        check_unchanged(model)
+        model.check_unchanged()
     if is_tree(X):
         return coded_rows(model, X)
     if model.reader is None:
         return model, (jax_rows if model.loop == "jax" else host_rows)(model, X)
-    compared = isinstance(comparison, TranslationCheck)
-    if compared and comparison.reason is not None:
+    check = model.comparison if isinstance(model.comparison, TranslationCheck) else None
+    if check is not None and check.reason is not None:
         return model.original, X
     rows = host_rows(model, X)
-    if compared:
-        labels |= model.asks_labels
-        if not (comparison.labels_done if labels else comparison.done):
-            comparison.compare_first((rows,), labels)
-        answerer = answering(model)
-        if not (comparison.done or comparison.forced):  # the rows do not tell rounding from more
-            answerer = model.original
-        if answerer is not model:
-            return answerer, X
+    labels |= model.asks_labels
+    known = check is None or (check.labels_done if labels else check.done)
+
+    def read(answerer: Model) -> Any:
+        assert model.reader is not None
+        if check is not None and not (check.done or check.forced):
+            return None  # these rows cannot distinguish rounding from a real difference
+        return model.reader.codes(rows) if answerer is model else X
+
     try:
-        return model, model.reader.codes(rows)
+        answerer, taken = resolve(model, () if known else (rows,), read, labels)
     except Untranslatable as reason:
-        if not compared:
-            raise InputError(f"X: {model.name} cannot run in JAX on it: {reason}.") from None
-        comparison.fall_back(str(reason))
-        return model.original, X
+        raise InputError(f"X: {model.name} cannot run in JAX on it: {reason}.") from None
+    return (model.original, X) if taken is None else (answerer, taken)
 
 
 def jax_rows(model: Model, X: Any) -> np.ndarray | MappedRows:
-    """X checked and copied in the dtype of a JAX model, [R, *F]; a memory map stays one."""
+    """Checks and copies X in the dtype of a JAX model, [R, *F]; a memory map stays one."""
     rows = rows_of(X)
     shape = (rows.width,) if rows.is_frame else checks.as_array(X, "X").shape[1:]
     dtype = row_dtype(model, shape, dtype_of(X, "X"))
@@ -70,18 +69,18 @@ def jax_rows(model: Model, X: Any) -> np.ndarray | MappedRows:
 
 
 def _read(model: Model, X: Any, dtype: np.dtype | None = None) -> Any:
-    """X checked and copied; dtype: that of a JAX model, whose names a frame must have."""
+    """Checks and copies X; dtype: of a JAX model, whose names a frame must have."""
     shape, names = model.input_shape, model.feature_names
     any_shape, names = model.network and names is None, None if dtype is None else names
     return read_array(X, "X", shape, model.allow_nan, dtype, names, "the model", any_shape)
 
 
 def row_dtype(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> np.dtype:
-    """The dtype in which rows [R, *shape] reach a JAX model: whole numbers and bools as they are,
-    as JAX holds them, and floats in the model's precision.
+    """The dtype in which rows [R, *shape] reach a JAX model: integers and bools in their JAX dtype,
+    floats in the model's precision.
 
-    Whole numbers become floats for a function that JAX can trace with floats only: a convolution
-    takes rows and weights of one dtype.
+    Integers become floats for a function that JAX can trace with floats only: a convolution takes
+    rows and weights of one dtype.
     """
     floats = np.dtype(DTYPES[model.precision])
     if dtype.kind not in "biu":
@@ -100,20 +99,20 @@ def cannot_trace(apply: Any, params: Any, shape: tuple[int, ...], dtype: np.dtyp
     before_jax()
     try:
         jax.eval_shape(apply, params, jax.ShapeDtypeStruct((PROBE_ROWS, *shape), dtype))
-    except Exception:  # what is wrong with it is said by the probe
+    except Exception:  # the probe reports its error
         return True
     return False
 
 
 def host_rows(model: Model, X: Any) -> Any:
-    """X checked and copied in its own dtypes: an array [R, *F], a memory map, or a frame."""
+    """Checks and copies X in its own dtypes: an array [R, *F], a memory map, or a frame."""
     if rows_of(X).is_frame:
         return copied_frame(X, "X", model.allow_nan)
     return _read(model, X)
 
 
 class CodeFunction:
-    """A model's function, given codes [R, C] in place of rows."""
+    """A model's function of codes [R, C] instead of rows."""
 
     def __init__(self, function: Callable[..., Any], table: Any) -> None:
         self._function, self._rows = function, table.decode
@@ -123,25 +122,24 @@ class CodeFunction:
         """See `Selected`."""
         return getattr(self._function, "answer_dtype", None)
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *arguments: Any) -> Any:
         """(codes), or (params, codes) in JAX."""
-        *params, codes = given
+        *params, codes = arguments
         return self._function(*params, self._rows(codes))
 
 
 class WordFunction(CodeFunction):
-    """The same on the host, where rows are not to be written to."""
+    """`CodeFunction` on the host, where rows are read-only."""
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *arguments: Any) -> Any:
         """(codes)."""
-        (codes,) = given
+        (codes,) = arguments
         return self._function(jax.tree.map(read_only, self._rows(codes)))
 
 
 def of_codes(model: Model, table: Any) -> Model:
-    """The model as a function of what a table asks with (`Table.asked`): of the codes of a tree, in
-    JAX also of whole numbers, and of rows with players of their own. What is compiled is kept by
-    the model it is of.
+    """The model as a function of a table's codes (`CodeTable.asked`): for trees, for integers in
+    JAX, and for rows with their own players. The original model keeps the compiled programs.
     """
     if isinstance(table, PerInstanceTable) and not table.in_jax:
         table = table.inner
@@ -152,7 +150,7 @@ def of_codes(model: Model, table: Any) -> Model:
     if isinstance(getattr(table, "inner", table), TreeTable):
         _refuse_tree(model)
     if isinstance(table, PerInstanceTable):
-        changes["structure"] = "plain"  # a structure looks at columns, which are of codes here
+        changes["structure"] = "plain"  # a structure reads columns, which are codes here
     elif whole is not None and model.structure is not None:
         changes["structure"] = _of_whole(model.structure, whole)
     wrapped = CodeFunction if model.loop == "jax" else WordFunction
@@ -164,16 +162,20 @@ def of_codes(model: Model, table: Any) -> Model:
 
 
 def _of_whole(structure: Any, table: FloatTable) -> Any:
-    """A declared structure of whole numbers, for their codes."""
+    """A declared structure of integers, for their codes."""
     if table.codes_per_column == 2:
-        return "plain"  # a structure is one of single numbers
+        return "plain"  # a structure takes single numbers
+    if isinstance(structure, GivenPrefix):
+        assert table.whole is not None
+        fold = dataclasses.replace(structure.fold, dtype=table.whole.name)
+        return dataclasses.replace(structure, fold=fold)
     if isinstance(structure, GivenSplit):
         return dataclasses.replace(structure, first=CodeFunction(structure.first, table))
     return structure
 
 
 def _refuse_tree(model: Model) -> None:
-    """Raises if a model takes rows in one array."""
+    """Raises if the model takes rows in one array only."""
     if model.estimator is not None:
         raise InputTypeError(
             f"{model.name} is an estimator, which takes an array or a frame; got rows in several "

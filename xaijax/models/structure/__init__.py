@@ -1,8 +1,12 @@
-"""What of a model answers hybrids without their rows: found in its trace, or declared.
+"""The structure by which a model evaluates hybrids without their rows: found in its trace, or
+declared.
 
 Reading order:
 
-    found        the layer found in a trace: f(X) = head(layer(columns made of X))
+    found        the layer found in a trace: f(X) = head(layer(columns of X))
     declared     `structure=`: a first layer, or a sum over players, compared with the model
-    agreement    how nearly a structure answers as its model does; whether its head is affine
+    prefix       `Prefix`: a fold along rows, whose prefixes are evaluated once
+    shortened    `as_model(mask=)`: rows without the items that their mask hides
+    functions    the functions that are declared
+    agreement    how closely a structure agrees with its model; whether its head is affine
 """

@@ -1,9 +1,9 @@
-"""How nearly a structure answers as its model does, on probe rows and on every row explained.
+"""Measures how closely a structure agrees with its model, on probe rows and on every explained row.
 
 A structure is read from a trace, or declared; neither proves that it gives the model's numbers.
-Whether its head is affine is read from a trace too, and compared with an answer (`affine`).
+Whether its head is affine is also read from a trace, and compared with an output (`affine`).
 
-Letters: R rows, n rows looked at together, F numbers of one instance, K outputs.
+Letters: R rows, n rows processed together, F numbers of one instance, K outputs.
 """
 
 from __future__ import annotations
@@ -20,64 +20,66 @@ from xaijax.core.compiler import compile_sound
 from xaijax.models.base.trace import MATMUL
 from xaijax_kernels.engine.tiles import traced
 from xaijax_kernels.structures.base import Affine, Structure, shapes_of
+from xaijax_kernels.structures.prefixes import Prefixes
 
-Evaluate = Callable[[Any], Any]  # rows [R, *F] -> the model's answer, [R] or [R, K]
+Evaluate = Callable[[Any], Any]  # rows [R, *F] -> the model's output, [R] or [R, K]
 
 HYBRIDS = 4  # masks by which probe rows are mixed
-# Two programs of a model that round the same factors of products. A factor that the two have added
-# up in another order, to another last bit of float32, may fall to the other side of a rounding: it
-# moves by up to 2^-10 of its size in TF32, and 2^-7 in bfloat16. A few of 100,000 factors do. An
-# answer is allowed two such moves of terms that are as large as the answers' spread.
+# Two programs of a model may sum a factor in different orders, to another last bit of float32, and
+# then round it to different sides: it changes by up to 2^-10 of its size in TF32, and 2^-7 in
+# bfloat16. A few of 100,000 factors do. An output may differ by two such changes of terms as large
+# as the spread of the outputs.
 MOVED_FACTORS = {"tf32": 2.0**-15, "bfloat16": 2.0**-12}
-# A structure rounds its columns and weights to bfloat16 as its model does. Those of a model in TF32
-# it does not round.
+# A structure rounds its columns and weights to bfloat16 as its model does. It does not round to
+# TF32.
 EPS = {"float32": 2.0**-23, "tf32": 2.0**-10, "bfloat16": 2.0**-12, "float64": 2.0**-52}
-# Two float32 networks of the same sums in another order differ by 1 to 3 roundings of the spread of
-# their answers, ones with a steep end by 25; a layer that is not the model's differs by as much as
-# the answers do. 84 roundings are 1e-5 in float32, what a translation is allowed too.
+# Two float32 networks with the same sums in another order differ by 1 to 3 roundings of the spread
+# of their outputs, networks with a steep end by 25. A wrong layer differs by as much as the outputs
+# do. 84 roundings are 1e-5 in float32, which is also the tolerance of translations.
 OF_SPREAD = 84
-OF_LEVEL = 16  # an answer far from zero is rounded there, once for each of the last few sums
-# The largest of at least 160 roundings is met on probe rows. Eight times that is never reached by
-# roundings of one kind: normal ones reach 2.7 deviations in 160 draws, and 21 in 1e90.
+OF_LEVEL = 16  # an output far from zero is rounded at its size, once for each of the last few sums
+# Probe rows show the largest of at least 160 roundings. Eight times that is never reached by
+# roundings of one kind: normal ones reach 2.7 standard deviations in 160 draws, and 21 in 1e90.
 TIMES = 8
-LEAST = 4  # roundings of an answer, where the probe rows happen to differ by less
+LEAST = 4  # roundings of an output, if the probe rows happen to differ by less
 STEEP = 104
-# A row that differs by more is looked at once more: MOVED units of a number are several times what
-# its rounding is, and the rest of the model rounds too.
+# A row that differs by more is checked again with its numbers changed by MOVED units: several times
+# their rounding, because the rest of the model rounds too.
 PATTERNS, MOVED, OF_MOVED = 3, 2.0, 4.0
 
 
 def roundings(eps: float, spread: Any, level: Any) -> Any:
-    """How far two sums in another order may be apart, of answers with this spread and level."""
+    """The allowed difference of two sums in another order, for outputs with this spread and
+    level."""
     return eps * (OF_SPREAD * spread + OF_LEVEL * level)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What the probe found of a structure that agrees; float64 [K] each."""
+    """The probe's findings about a structure that agrees; float64 [K] each."""
 
-    gap: np.ndarray  # the largest difference from the model's answer
-    # How far the answers to probe rows, and to hybrids of them, are apart; 0 except for a
-    # translation whose level was taken out (`Model.offset`): elsewhere an answer's own size says as
-    # much, and what is allowed to a row does not depend on the rows that come with it.
+    gap: np.ndarray  # the largest difference from the model's output
+    # The spread of the outputs of probe rows and their hybrids for a translation with
+    # `Model.offset`, otherwise 0: an output's own size then sets the tolerance, which does not
+    # depend on other rows.
     size: np.ndarray
     eps: float  # one rounding of the model's precision
-    compared: int  # rows and hybrids with finite columns and a finite answer; 0: nothing is known
+    compared: int  # rows and hybrids with finite columns and finite outputs; 0: nothing is known
 
     def allowed(self, answers: np.ndarray, spread: np.ndarray) -> np.ndarray:
-        """How far rounding may take the structure from the model's answers [n, K]; [n, K].
+        """The allowed difference of the structure from the model's outputs [n, K]; [n, K].
 
-        spread [n, K]: how far they are from other answers.
+        spread [n, K]: their distance from other outputs.
         """
-        # A sum that comes to about 0 was rounded at the size of its terms, as other sums are.
+        # A sum near 0 was rounded at the size of its terms, as other sums are.
         least = LEAST * self.eps * (np.maximum(spread, self.size) + np.abs(answers))
         return np.maximum(TIMES * self.gap, least)
 
     def steep(self, answers: np.ndarray, spread: np.ndarray) -> np.ndarray:
-        """What an exponential at the model's end may add to that, [n, K].
+        """The additional tolerance for an exponential at the model's end, [n, K].
 
-        exp(z) is off by |z| times the rounding of z, and |z| is 104 at most where float32 is not 0:
-        the tails of a sigmoid or a softmax, whose answers all lie below their spread.
+        exp(z) has |z| times the rounding error of z, and |z| is at most 104 where float32 is not 0:
+        the tails of a sigmoid or a softmax, whose outputs all lie below their spread.
         """
         return STEEP * self.eps * np.minimum(np.abs(answers), spread)
 
@@ -89,38 +91,51 @@ def compare(
     evaluate: Evaluate,
     programs: dict[Any, Any],
 ) -> tuple[str, Agreement | None]:
-    """How head(structure) differs from the model's answer to rows [R, *F] and to hybrids of them,
-    each made of two parts as the engine makes it; empty: it does not, and the agreement is given.
+    """(the difference in words of head(structure) and the model on rows [R, *F] and their hybrids,
+    each made of two parts as in the engine; empty if they agree; the agreement).
 
-    Full rows alone would not show that a number is taken for that of another column.
+    Full rows alone would not show that two columns were confused.
 
-    programs: of the model; those compiled here are put there.
+    programs: of the model; new programs are added.
     """
     R, shape = len(rows), rows.shape[1:]
     flat, donors = rows.reshape(R, -1), np.roll(rows, 1, axis=0).reshape(R, -1)
-    some = np.random.default_rng(0).random((HYBRIDS, flat.shape[1])) < 0.5
+    drawn = np.random.default_rng(0).random((HYBRIDS, flat.shape[1])) < 0.5
     every = np.ones((1, flat.shape[1]), bool)
     eps = EPS[model.precision]
     gap, answers = np.zeros(1), []
-    # Of a declared sum over players it is not known yet who these are: see `games/certify.py`.
+    # The players of a declared sum are not known yet: see `games/certify.py`.
     known = shapes_of(structure, model.params)
-    masks = np.concatenate([every, some]) if known.by_columns else every
-    for kept in masks:
-        started = _by_structure(structure, model, flat, donors, kept, programs)
-        found, usable = (np.asarray(one) for one in started)
-        answer = np.asarray(evaluate(np.where(kept, flat, donors).reshape(R, *shape)))
-        if found.shape != answer.shape:
-            return f"shapes {found.shape} and {answer.shape}", None
-        K = int(np.prod(answer.shape[1:]))  # no row may be usable, and from none NumPy infers no K
-        found, answer = (one[usable].astype(np.float64).reshape(-1, K) for one in (found, answer))
-        off, most = _difference(found, answer, eps)
+    masks = np.concatenate([every, drawn]) if known.by_columns else every
+    for mask in masks:
+        started = _by_structure(structure, model, flat, donors, mask, programs)
+        got, usable = (np.asarray(array) for array in started[:2])
+        answer = np.asarray(evaluate(np.where(mask, flat, donors).reshape(R, *shape)))
+        if got.shape != answer.shape:
+            return f"shapes {got.shape} and {answer.shape}", None
+        K = int(np.prod(answer.shape[1:]))  # if no row is usable, NumPy cannot infer K
+        got, answer = (array[usable].astype(np.float64).reshape(-1, K) for array in (got, answer))
+        off, most = difference(got, answer, eps)
         if off:
             return off, None
         gap = np.maximum(gap, most)
         answers.append(answer[np.isfinite(answer).all(axis=1)])
-    told = np.concatenate(answers)
-    known = model.offset is not None and len(told) > 0
-    return "", Agreement(gap, np.ptp(told, axis=0) if known else np.zeros(1), eps, len(told))
+    finite = np.concatenate(answers)
+    known = model.offset is not None and len(finite) > 0
+    return "", Agreement(gap, np.ptp(finite, axis=0) if known else np.zeros(1), eps, len(finite))
+
+
+Compared = tuple[Structure | None, Agreement | None]
+
+
+def compared(
+    structure: Structure, model: Any, rows: np.ndarray, evaluate: Evaluate, programs: dict[Any, Any]
+) -> Compared:
+    """(the structure, its agreement with the model); (None, None) if they differ, see `compare`."""
+    agreement = compare(structure, model, rows, evaluate, programs)[1]
+    if agreement is None or not agreement.compared:  # without evidence it is not used
+        return None, None
+    return structure, agreement
 
 
 def by_structure(
@@ -130,9 +145,9 @@ def by_structure(
     programs: dict[Any, Any],
     hybrids: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> jax.Array:
-    """What the structure makes of full rows [R, *F], [R] or [R, K]: started, and not waited for.
+    """The structure's outputs for full rows [R, *F], [R] or [R, K], computed asynchronously.
 
-    hybrids: (donors [R, *F], kept bool [R, F]), which the rows are then made of.
+    hybrids: (donors [R, *F], kept bool [R, F]), to evaluate hybrids instead.
     """
     flat = rows.reshape(len(rows), -1)
     donors, mask = (flat, np.ones(flat.shape[1], bool)) if hybrids is None else hybrids
@@ -140,14 +155,32 @@ def by_structure(
     return _by_structure(structure, model, flat, donors, mask, programs)[0]
 
 
+def columns_of(
+    structure: Structure, model: Any, flat: np.ndarray, programs: dict[Any, Any] | None
+) -> tuple[Any, np.ndarray, np.ndarray]:
+    """(the program of `_by_structure` for the number of rows of `flat` [R, F], which also returns
+    their columns; its mask of full rows; the largest weight of each column [C], or a scalar 1 if
+    there are no weights).
+    """
+    assert programs is not None
+    mask = np.ones(flat.shape[1], bool)
+    dense = _by_structure(structure, model, flat, flat, mask, programs)[3:]
+    largest = np.abs(np.asarray(dense[0])).max(axis=1) if dense else np.ones((), flat.dtype)
+    run = programs.get(("difference", structure, flat.shape, mask.shape))
+    if run is None:  # parts that are not single columns: a mask for each row
+        mask = np.ones(flat.shape, bool)
+        run = programs["difference", structure, flat.shape, mask.shape]
+    return run, mask, largest
+
+
 def sensitivity(
     structure: Structure, model: Any, rows: np.ndarray, programs: dict[Any, Any]
 ) -> np.ndarray:
-    """How far the structure's answers to full rows [R, *F] go by rounding; float64 [R, K].
+    """How much rounding changes the structure's outputs for full rows [R, *F]; float64 [R, K].
 
-    Its columns and what it makes of them are moved by some of their last bits, each up or down: a
-    sum of products that is rounded is one of numbers that were moved so. What is large, cancels or
-    lies where the model is steep has an answer that goes far.
+    Its columns and their sums are changed by a few last bits, each up or down: a rounded sum of
+    products equals an exact one of numbers changed in this way. Outputs change much where numbers
+    are large or cancel, or where the model is steep.
     """
 
     def moved(params: Any, flat: Any) -> Any:
@@ -158,7 +191,7 @@ def sensitivity(
             nothing = known.part(x, ~columns)
 
             def answer(by: Any) -> Any:
-                own_by = by if known.by_columns else 0.0  # a token is no number that is rounded
+                own_by = by if known.by_columns else 0.0  # tokens are not rounded
                 part = known.part(x * (1 + own_by * signs(x.shape[1])).astype(x.dtype), columns)
                 hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(part, nothing)
                 size = jnp.maximum(jnp.abs(hidden), known.level)
@@ -191,51 +224,62 @@ def _by_structure(
     donors: np.ndarray,
     mask: np.ndarray,
     programs: dict[Any, Any],
-) -> tuple[jax.Array, jax.Array]:
-    """(answers to hybrids of rows [R, F], bool [R], whose columns are all finite)."""
+) -> tuple[jax.Array, ...]:
+    """(outputs of hybrids of rows [R, F], bool [R]: whether all columns may be compared, the
+    columns [R, C] of the rows, the weights [C, H] of a dense layer).
+    """
 
-    def mixed(params: Any, flat: Any, donors: Any, mask: Any) -> tuple[Any, Any]:
+    def mixed(params: Any, flat: Any, donors: Any, mask: Any) -> tuple[Any, ...]:
         with jax.default_matmul_precision(MATMUL[model.precision]):
             known = structure.of(params)
             x, other = known.columns(flat), known.columns(donors)
             mine = known.of_columns(jnp.broadcast_to(mask, flat.shape))
+
+            def joined() -> jax.Array:
+                parts = known.part(x, mine), known.part(other, ~mine)
+                return jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(*parts)
+
             if known.adds:
-                theirs = known.part(other, ~mine)
-            else:  # a part takes most of the time, and for full rows that of the donors is none
-                nothing = known.nothing(len(flat), x.dtype)
-                theirs = jax.lax.cond(mine.all(), lambda: nothing, lambda: known.part(other, ~mine))
-            parts = known.part(x, mine), theirs
-            hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(*parts)
-        # Not by a maximum, which XLA's CPU kernels take of many columns without a NaN among them.
-        usable = jnp.isfinite(x).all(axis=1) & jnp.isfinite(other).all(axis=1)
-        return structure.head(params, hidden), usable
+                hidden = joined()
+            elif isinstance(known, Prefixes):  # whose parts are the columns themselves
+                hidden = known.whole(jnp.where(mine, x, other))
+            else:  # a part takes most of the time, and full rows need none of the donors
+                hidden = jax.lax.cond(mine.all(), lambda: known.whole(x), joined)
+        # Not by a maximum, which XLA's CPU kernels compute without propagating NaN.
+        finite = jnp.isfinite(x).all(axis=1) & jnp.isfinite(other).all(axis=1)
+        usable = finite | known.compares
+        dense = () if known.dense is None else (known.dense[0],)
+        return structure.head(params, hidden), usable, x, *dense
 
     key = ("difference", structure, flat.shape, mask.shape)
-    # Once for all explainers of a program; not even to be made for each call, of a third of a ms.
+    if key not in programs and not shapes_of(structure, model.params).by_columns:
+        mask = np.broadcast_to(mask, flat.shape)  # one program of full rows and of hybrids
+        key = (*key[:3], mask.shape)
+    # Cached for all explainers of a program: making it at each call would take 0.3 ms.
     if (run := programs.get(key)) is None:
         made = compile_sound(jax.jit(mixed).lower(model.params, flat, donors, mask))
         run = programs.setdefault(key, made)
     return run(model.params, flat, donors, mask)
 
 
-def _difference(found: np.ndarray, answer: np.ndarray, eps: float) -> tuple[str, np.ndarray]:
-    """(How two answers [R, K] to the same rows differ; empty if only rounding tells them apart,
-    the largest difference [K]). Rows whose answers are not finite must be the same ones, and say
-    nothing more."""
+def difference(got: np.ndarray, answer: np.ndarray, eps: float) -> tuple[str, np.ndarray]:
+    """(the difference of two outputs [R, K] of the same rows in words, empty if it is rounding; the
+    largest difference [K]). Non-finite outputs must be in the same rows."""
     finite = np.isfinite(answer).all(axis=1)
     none = np.zeros(answer.shape[1])
-    if (np.isfinite(found).all(axis=1) != finite).any():
+    if (np.isfinite(got).all(axis=1) != finite).any():
         return "other answers are not finite", none
-    found, answer = found[finite], answer[finite]
+    got, answer = got[finite], answer[finite]
     if not len(answer):
         return "", none
     accepted = roundings(eps, np.ptp(answer, axis=0), np.abs(answer).max(axis=0))
-    off = np.abs(found - answer).max(axis=0)
+    off = np.abs(got - answer).max(axis=0)
     return ("" if (off <= accepted).all() else f"by {off.max():.3g}"), off
 
 
-# Affine in what is moved or converted; the indices of moves must be constants. Not what has another
-# derivative than its numbers have (stop_gradient), since the matrix is read from the derivative.
+# Steps that move or convert numbers, and are affine in them; indices must be constants. Steps with
+# a different derivative (stop_gradient) are excluded, because the matrix is read from the
+# derivative.
 MOVES = frozenset(
     "broadcast_in_dim concatenate dynamic_slice expand_dims gather pad reshape rev slice squeeze "
     "stack transpose".split()
@@ -243,7 +287,7 @@ MOVES = frozenset(
 KEPT = MOVES | {"copy", "neg", "reduce_sum", "reshard"}
 SUMS = {"add", "sub", "add_any"}
 AFFINE_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
-ROWS = 32  # as many as the probe asks: for these the model is traced already
+ROWS = 32  # the probe's number of rows, for which the model is traced already
 ROUNDINGS = 16
 
 
@@ -252,38 +296,38 @@ def affine(
 ) -> Affine | None:
     """(A float64 [H, K], c [K]) if head(params, hidden [R, H]) is hidden A + c, else None.
 
-    The trace decides. programs: those of the head; what is compiled here is put there.
+    The trace decides. programs: of the head; new programs are added.
 
-    A row's answer is taken to depend on that row alone, as the probe made sure.
+    A row's output depends on that row alone, as the probe has checked.
     """
     jaxpr = traced(head, params, jax.ShapeDtypeStruct((ROWS, width), dtype)).jaxpr
     inputs = [False] * (len(jaxpr.invars) - 1) + [True]
     if not all(_outputs(jaxpr, inputs) or [False]):
         return None
-    some = np.random.default_rng(0).normal(size=(ROWS, width)).astype(dtype)
+    hidden = np.random.default_rng(0).normal(size=(ROWS, width)).astype(dtype)
 
-    # Step by step, each of its steps would be a program of its own.
-    def numbers(params: Any, some: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    # Otherwise each of its steps would be a separate program.
+    def numbers(params: Any, hidden: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         def answer(hidden: jax.Array) -> jax.Array:
             return head(params, hidden).reshape(ROWS, -1)
 
-        # By the derivative: differences of answers would drown in a large c.
+        # By the derivative: differences of outputs would cancel for a large c.
         constant, change = jax.linearize(answer, jnp.zeros((ROWS, width), dtype))
         units = jnp.pad(jnp.eye(width, dtype=dtype), ((0, -width % ROWS), (0, 0)))
-        return constant[0], jax.lax.map(change, units.reshape(-1, ROWS, width)), answer(some)
+        return constant[0], jax.lax.map(change, units.reshape(-1, ROWS, width)), answer(hidden)
 
     run = programs.setdefault("affine", jax.jit(numbers))
-    c, found, answer = (np.asarray(one, np.float64) for one in run(params, some))
-    A = found.reshape(-1, found.shape[-1])[:width]
-    return (A, c) if _agrees(answer, some, A, c, dtype) else None
+    c, changes, answer = (np.asarray(array, np.float64) for array in run(params, hidden))
+    A = changes.reshape(-1, changes.shape[-1])[:width]
+    return (A, c) if _agrees(answer, hidden, A, c, dtype) else None
 
 
 def _agrees(
     answer: np.ndarray, hidden: np.ndarray, A: np.ndarray, c: np.ndarray, dtype: Any
 ) -> bool:
-    """Whether the answer to some hidden numbers is hidden A + c, not only by the derivative.
+    """Whether the output for given hidden numbers is hidden A + c, not only by the derivative.
 
-    A sum of H products rounds by a few times sqrt(H) units at the size of its terms.
+    A sum of H products has a rounding error of a few times sqrt(H) units at the size of its terms.
     """
     sizes = np.abs(hidden) @ np.abs(A) + np.abs(c)
     accepted = ROUNDINGS * float(jnp.finfo(dtype).eps) * sizes
@@ -291,7 +335,7 @@ def _agrees(
 
 
 def _outputs(jaxpr: Any, inputs: list[bool]) -> list[bool] | None:
-    """Which outputs depend on the inputs that are marked; None: not by sums and moves alone."""
+    """Which outputs depend on the marked inputs; None: not only by sums and moves."""
     depends = dict(zip(jaxpr.invars, inputs, strict=True))
 
     def marked(variable: Any) -> bool:
@@ -317,7 +361,7 @@ def _is_affine(equation: Any, name: str, marks: list[bool]) -> bool:
     floats = all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in equation.outvars)
     if not floats:
         return False
-    if name == "convert_element_type":  # to fewer digits it is a rounding
+    if name == "convert_element_type":  # a conversion to fewer digits rounds
         before, after = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
         return bool(jnp.finfo(after).bits >= jnp.finfo(before).bits)
     if name in SUMS or name in ("concatenate", "stack"):

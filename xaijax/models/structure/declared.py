@@ -1,4 +1,4 @@
-"""The `structure=` of a JAX model: read, made ready, and compared with the model itself.
+"""Reads the `structure=` of a JAX model, and compares it with the model.
 
 Letters: R rows, F numbers of one instance, flattened, H numbers that `first` gives for a row.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError, XaiError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.models.base.options import came
-from xaijax.models.base.trace import MATMUL, Selected, explain_trace_failure, traced
 from xaijax.models.structure.agreement import Agreement, Evaluate, compare
+from xaijax.models.structure.functions import PROBE_ROWS, DeclaredFunction, Ending
+from xaijax.models.structure.prefix import GivenPrefix, Prefix, PrefixStructure, RowFold
 from xaijax_kernels.engine.tiles import multiplications
 from xaijax_kernels.engine.tiles import traced as trace_model
 from xaijax_kernels.structures.summed import Summed
@@ -34,18 +35,18 @@ class FirstLayer:
     """Declares that a model begins with a dense layer: f(X) = head(X W + b).
 
     Give it as `structure=` of `as_model`, for a function or module that JAX traces (not an
-    estimator). An explainer then adds up what each player contributes to the layer, in place of
-    full rows, and asks only the head for each coalition: the answers are the same, but for
-    rounding, and cost less. Many layers are found without it (docs/structures.md). The declaration
-    is compared with the model on probe rows, and on mixtures of them, before it is used.
+    estimator). An explainer then sums each player's contribution to the layer, and evaluates only
+    the head for each coalition: the values are the same up to rounding, and cost less. Many layers
+    are found without it (docs/structures.md). The declaration is compared with the model on probe
+    rows, and on mixtures of them, before it is used.
 
     Args:
-        weights: function of params that returns (W [F, H], b [H]). If the model has no params it is
-            a function of nothing. F counts the numbers of one instance, flattened; H is the number
-            of units of the layer. If the input is shifted or scaled before the layer, W and b must
-            contain that.
-        head: function (params, hidden [R, H]) that returns the model's answer to R rows. If the
-            model has no params it is a function of hidden alone.
+        weights: function of params that returns (W [F, H], b [H]). If the model has no params it
+            takes no argument. F is the number of entries of one instance, flattened; H is the
+            number of units of the layer. If the input is shifted or scaled before the layer, W and
+            b must include that.
+        head: function (params, hidden [R, H]) that returns the model's output for R rows. If the
+            model has no params it takes `hidden` alone.
 
     Raises:
         InputError: when the model is first explained, a declaration that does not describe it.
@@ -70,7 +71,7 @@ class FirstLayer:
 
 @dataclass(frozen=True)
 class DeclaredLayer:
-    """A first layer, made ready: what the engine asks of it."""
+    """A declared first layer, in the engine's form."""
 
     weights: Callable[[Any], tuple[Any, Any]]  # params -> W [F, H], b [H]
     head: Ending  # (params, hidden [R, H]) -> [R] or [R, K], the model's chosen output
@@ -92,39 +93,56 @@ def ready(
     select: Callable[[Any], Any] | None,
     precision: str,
     name: str,
-) -> DeclaredLayer | GivenSplit | str | None:
+) -> DeclaredLayer | GivenSplit | GivenPrefix | str | None:
     """Reads `structure=`; raises InputTypeError, InputError."""
-    if isinstance(structure, str) and structure == PLAIN:
+    if isinstance(structure, GivenPrefix) or (isinstance(structure, str) and structure == PLAIN):
         return structure
-    if not isinstance(structure, FirstLayer | Split):
+    if not isinstance(structure, FirstLayer | Split | Prefix):
         raise InputTypeError(
-            f"structure= must be a xaijax.FirstLayer, a xaijax.Split, {PLAIN!r} or None, got "
-            f"{came(structure)}."
+            "structure= must be a xaijax.FirstLayer, a xaijax.Split, a xaijax.Prefix, "
+            f"{PLAIN!r} or None, got {came(structure)}."
         )
     if backend != "jax":
         raise InputError(
             f"structure= is for functions that JAX traces, and {name} is none. Leave it out."
         )
 
-    def given(function: Any, what: str) -> DeclaredFunction:
+    def declared(function: Any, what: str) -> DeclaredFunction:
         what = f"{what} of the xaijax.{type(structure).__name__} of {name}"
         return DeclaredFunction(function, has_params, precision, what)
 
+    if isinstance(structure, Prefix):
+        init, step = declared(structure.init, "init"), declared(structure.step, "step")
+        return GivenPrefix(RowFold(init, step, declared(structure.read, "read")), precision, select)
     if isinstance(structure, Split):
-        ending = Ending.of(given(structure.rest, "rest"), select, name)
-        return GivenSplit(given(structure.first, "first"), ending)
-    ending = Ending.of(given(structure.head, "head"), select, name)
-    return DeclaredLayer(given(structure.weights, "weights"), ending)
+        ending = Ending.of(declared(structure.rest, "rest"), select, name)
+        return GivenSplit(declared(structure.first, "first"), ending)
+    ending = Ending.of(declared(structure.head, "head"), select, name)
+    return DeclaredLayer(declared(structure.weights, "weights"), ending)
 
 
 def declared(
     model: Any, rows: Any, evaluate: Evaluate, programs: dict[Any, Any]
-) -> tuple[DeclaredLayer | DeclaredSplit, Agreement]:
-    """The declared structure, and how nearly it agrees with the model; rows: the probe's; programs:
-    see `compare`.
+) -> tuple[DeclaredLayer | DeclaredSplit | PrefixStructure, Agreement]:
+    """(the declared structure, its agreement with the model); rows: the probe's; programs: see
+    `compare`.
 
     Raises InputError if it does not describe the model.
     """
+    if isinstance(model.structure, GivenPrefix):
+        prefix = model.structure.shaped(model.params, rows, model.name)
+        off, agreement = compare(prefix, model, rows, evaluate, programs)
+        if agreement is None:
+            if prefix.item is None:  # of a language model, whose user declares no structure
+                raise InputError(
+                    f"step= of {model.name} does not give the model's answers to {len(rows)} probe "
+                    f"rows ({off}). Fix init= and step=, or leave them out."
+                )
+            raise InputError(
+                f"structure= does not describe {model.name}: on {len(rows)} probe rows the fold of "
+                f"init, step and read differs ({off}). Fix them, or leave structure= out."
+            )
+        return prefix, agreement
     if isinstance(model.structure, GivenSplit):
         split = model.structure.shaped(model.params, rows, model.name)
         if not np.isfinite(np.asarray(jax.jit(split.of)(model.params).bias)).all():
@@ -158,66 +176,6 @@ def declared(
     return model.structure, agreement
 
 
-# Equal where they are made of equal functions: compiled programs are kept under them, so that
-# `as_model` with the same declaration compiles nothing anew.
-
-
-@dataclass(frozen=True)
-class DeclaredFunction:
-    """A function of (params, ...), or if the model has no params of the rest alone."""
-
-    function: Callable[..., Any]
-    has_params: bool
-    precision: str
-    what: str  # for messages: "first of the xaijax.Split of f"
-
-    def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise InputTypeError(
-                f"structure=: {self.what} must be a function, got {came(self.function)}."
-            )
-
-    def __call__(self, params: Any, *rest: Any) -> Any:
-        """The function's answer; an exception of its own says where it came from."""
-        arguments = (params, *rest) if self.has_params else rest
-        try:
-            with jax.default_matmul_precision(MATMUL[self.precision]):
-                return self.function(*arguments)
-        except Exception as exc:
-            failure = explain_trace_failure(exc, self.what)
-            if failure is not exc:
-                raise failure from exc
-            if not isinstance(exc, XaiError):
-                takes = "(params, ...)" if self.has_params else "no params, as the model has none"
-                exc.add_note(
-                    f"xaijax: raised while JAX traced {self.what}, a function of {takes}. Fix "
-                    "structure=, or leave it out."
-                )
-            raise
-
-
-@dataclass(frozen=True)
-class Ending:
-    """What follows a declared layer: the model's chosen output, checked as a model's answer is."""
-
-    given: DeclaredFunction
-    select: Callable[[Any], Any] | None
-    whole: Selected = field(compare=False)
-
-    @classmethod
-    def of(cls, given: DeclaredFunction, select: Callable[[Any], Any] | None, name: str) -> Ending:
-        """The ending of the model of this name."""
-        whole = Selected(traced(given, given.precision, name), select, given.precision)
-        return cls(given, select, whole)
-
-    def __call__(self, params: Any, hidden: Any) -> Any:
-        """[R] or [R, K] of hidden [R, ...]."""
-        return self.whole(params, hidden)
-
-
-PROBE_ROWS = 32  # as many as the probe asks
-
-
 @public_class
 @dataclass(frozen=True)
 class Split:
@@ -225,26 +183,24 @@ class Split:
 
     Give it as `structure=` of `as_model`, for a function or module that JAX traces (not an
     estimator), with rows in one array. `first` must be a sum of parts that each depend on one
-    player's columns alone: a linear layer, embeddings that are added up, a network for each player
-    whose outputs are added. What mixes the players comes in `rest`. An explainer then puts the
-    parts of each coalition together and asks only `rest`: the answers are the same, but for
-    rounding. Dense layers, convolutions and sums of look-ups need no declaration
-    (docs/structures.md).
+    player's columns alone: a linear layer, a sum of embeddings, a sum of one network per player.
+    Everything that mixes players belongs in `rest`. An explainer then sums the parts of each
+    coalition and evaluates only `rest`: the values are the same up to rounding. Dense layers,
+    convolutions and sums of look-ups need no declaration (docs/structures.md).
 
-    The part of a player is what `first` gives for a row that has 0 in all other columns, minus what
-    it gives for a row of zeros. `first` must therefore be finite there. Every call compares the
-    declaration with the model: on all rows that are explained, on the background, and on hybrids of
-    both.
+    The part of a player is `first` of a row with 0 in all other columns, minus `first` of a row of
+    zeros. `first` must therefore be finite for these rows. Every call compares the declaration with
+    the model: on all rows that are explained, on the background, and on hybrids of both.
 
     Args:
         first: function (params, X [R, *F]) that returns [R, ...], floating. If the model has no
-            params it is a function of X alone.
-        rest: function (params, hidden [R, ...]) of what `first` returns, which gives the model's
-            answer to R rows. If the model has no params it is a function of hidden alone.
+            params it takes X alone.
+        rest: function (params, hidden [R, ...]) that returns the model's output for R rows from the
+            result of `first`. If the model has no params it takes `hidden` alone.
 
     Raises:
-        InputError: when the model is first explained, a declaration that does not describe it; in
-            a call, a `first` that is no sum over its players.
+        InputError: when the model is first explained, a declaration that does not describe it; in a
+            call, a `first` that is not a sum over its players.
 
     Example:
         >>> import jax.numpy as jnp
@@ -281,7 +237,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class DeclaredSplit:
-    """A split for rows of one shape, made ready: what the engine asks of it; see `Structure`."""
+    """A split for rows of one shape, in the engine's form; see `Structure`."""
 
     first: Flat
     rest: Callable[[Any, Any], Any]  # (params, hidden [R, *hidden]) -> [R] or [R, K]
@@ -306,21 +262,21 @@ class DeclaredSplit:
 
 @dataclass(frozen=True)
 class GivenSplit:
-    """A split as declared, before the rows are known."""
+    """A split as declared, before the rows' shape is known."""
 
     first: Callable[[Any, Any], Any]
     rest: Callable[[Any, Any], Any]
 
     def shaped(self, params: Any, rows: np.ndarray, name: str) -> DeclaredSplit:
-        """The layer for rows [R, *F]; raises InputError if `first` does not give numbers for
-        each.
+        """The layer for rows [R, *F]; raises InputError if `first` does not return numbers for
+        each row.
         """
         few = jax.ShapeDtypeStruct((PROBE_ROWS, *rows.shape[1:]), rows.dtype)
         trace = trace_model(self.first, params, few)
         outputs: list[Any] = list(trace.out_avals)
         good = len(outputs) == 1 and outputs[0].shape[:1] == (PROBE_ROWS,)
         if not good or outputs[0].dtype != rows.dtype or 0 in outputs[0].shape:
-            came = [f"{one.dtype}{list(one.shape)}" for one in outputs]
+            came = [f"{output.dtype}{list(output.shape)}" for output in outputs]
             raise InputError(
                 f"structure=: first of the xaijax.Split of {name} must return one array [R, ...] "
                 f"of {rows.dtype} for {PROBE_ROWS} rows; got {', '.join(came) or 'nothing'}. Cast "

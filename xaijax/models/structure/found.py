@@ -1,18 +1,19 @@
-"""A layer that is found in the trace of a model: f(X) = head(layer(columns made of X)).
+"""Finds a layer in the trace of a model: f(X) = head(layer(columns of X)).
 
-A number that a model makes of a row may depend on one column only: scaled, encoded, looked up in a
-table. A hybrid takes each column from one of two rows, so such a number of the hybrid is that of
-the one row or of the other. The trace is run with stand-ins for the rows: `ColumnwiseArray` stands
-for numbers of this kind and says which column each is made of (`run_trace`). The first step that
-joins numbers of several columns is the layer: a product with a matrix, a convolution, a sum, or a
-sum of products that says so by its name (`structures/named.py`); what comes after it no longer sees
-the rows. A model that does anything else with its rows has no layer here.
+A number computed from a row may depend on one column only: scaled, encoded, looked up in a table. A
+hybrid takes each column from one of two rows, so such a number of the hybrid equals that of one of
+the rows. The trace is run with placeholders for the rows: a `ColumnwiseArray` represents such
+numbers, with the column of each (`run_trace`). The first step that joins numbers of several columns
+is the layer: a matrix product, a convolution, a sum, or a named sum of products
+(`structures/named.py`). Later steps do not read the rows. If a model does anything else with its
+rows, no layer is found.
 
-`Repeated` knows the steps that were made before: the same step of the same inputs has the same
-outputs. A decided class is traced together with the scores that say whether it is sound, so a trace
-holds one pipeline twice. Followed without this, it would have two layers.
+`Repeated` recognises repeated steps: the same step with the same inputs has the same outputs. A
+decided class is traced together with the scores that tell whether it is valid, so a trace may hold
+one pipeline twice, which would otherwise give two layers.
 
-Letters: R rows, F numbers of one instance, flattened, C columns made of them, H units, K outputs.
+Letters: R rows, F numbers of one instance, flattened, C columns computed from them, H units, K
+outputs.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from xaijax_kernels.structures.named import NAMED
 from xaijax_kernels.structures.summed import AddedUp, Convolved, Summed
 from xaijax_kernels.structures.sums import Dense
 
-SMALL = 1 << 12  # numbers that are compared themselves; larger arrays must be one and the same
-NONE = -1  # the owner of a number that is the same for all rows
+SMALL = 1 << 12  # numbers that are compared by value; larger arrays must be the same object
+NONE = -1  # the column of a number that is the same for all rows
 REDUCTIONS = frozenset(
     "argmax argmin reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum".split()
 )
 
 
 class NoLayer(Exception):
-    """The model does something else with its rows first."""
+    """The model has no layer: it does something else with its rows first."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,12 @@ class ColumnwiseArray:
 
     owner: np.ndarray  # int [...], a column of the model or NONE
     shape: tuple[int, ...]  # [R, ...]
-    value: Any = None  # the numbers themselves, where rows were given
+    value: Any = None  # the numbers themselves, if rows were given
 
 
 @dataclass(frozen=True)
 class Turned:
-    """Numbers [C, R]: the columns of rows [R, C], each a line."""
+    """Numbers [C, R]: rows [R, C] transposed."""
 
     rows: ColumnwiseArray
 
@@ -69,7 +70,7 @@ class Turned:
 
 
 def turned(equation: Any, x: Any) -> ColumnwiseArray | Turned | None:
-    """What a transposition makes of [R, C] or of [C, R]; None: it is another step."""
+    """The result of transposing [R, C] or [C, R]; None: it is another step."""
     if equation.primitive.name != "transpose" or equation.params["permutation"] != (1, 0):
         return None
     if isinstance(x, Turned):
@@ -90,12 +91,12 @@ class Uniform:
 
 
 def bare(x: Any) -> Any:
-    """The numbers of whatever stands for them; None if they are not known."""
+    """The numbers of a placeholder; None if they are unknown."""
     return x.value if isinstance(x, ColumnwiseArray | Uniform) else x
 
 
 def evaluated(equation: Any, inputs: list[Any]) -> list[Any]:
-    """The outputs of one step, of numbers; known ones stay known while others are traced."""
+    """The outputs of one step on numbers; known numbers stay concrete while others are traced."""
     if any(isinstance(x, Tracer) for x in inputs):
         return bound(equation, inputs)
     if is_small_move(equation, inputs):
@@ -105,7 +106,8 @@ def evaluated(equation: Any, inputs: list[Any]) -> list[Any]:
 
 
 def uniform(equation: Any, inputs: list[Any], R: int) -> bool:
-    """Whether a step without rows makes numbers [R, ...] that are the same for every row."""
+    """Whether a step without row inputs returns numbers [R, ...] that are the same for every
+    row."""
     name, options = equation.primitive.name, equation.params
     if not equation.outvars:  # jax.debug.print
         return False
@@ -120,9 +122,9 @@ def uniform(equation: Any, inputs: list[Any], R: int) -> bool:
 
 
 def with_rows(equation: Any, inputs: list[Any]) -> ColumnwiseArray:
-    """What stands for the output of a step that reads rows; raises NoLayer.
+    """The placeholder for the output of a step that reads rows; raises NoLayer.
 
-    Sums over several columns are not for this function.
+    Does not handle sums over several columns.
     """
     if len(equation.outvars) != 1:
         raise NoLayer
@@ -148,7 +150,7 @@ def with_rows(equation: Any, inputs: list[Any]) -> ColumnwiseArray:
 
 
 def reduced(rows: ColumnwiseArray, axes: tuple[int, ...]) -> np.ndarray:
-    """Owners of what is reduced over axes that hold numbers of one column; raises NoLayer."""
+    """Columns of numbers reduced over axes that hold numbers of one column; raises NoLayer."""
     if 0 in axes:
         raise NoLayer
     inner = tuple(axis - 1 for axis in axes)
@@ -172,7 +174,7 @@ def _elementwise(inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _times_a_matrix(equation: Any, inputs: list[Any]) -> np.ndarray:
-    """Owners after sums over numbers of one column."""
+    """Columns after sums over numbers of one column."""
     rows, matrix = inputs
     (left, right), batch = equation.params["dimension_numbers"]
     if (
@@ -188,7 +190,7 @@ def _times_a_matrix(equation: Any, inputs: list[Any]) -> np.ndarray:
 
 
 def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
-    """Owners after numbers changed places: the step itself is run on names of the places."""
+    """Columns after numbers were moved: the step itself is run on the positions."""
     owners = [x.owner for x in inputs if isinstance(x, ColumnwiseArray)]
     names = 2 + max(int(owner.max(initial=NONE)) for owner in owners)
     R = shape[0]
@@ -200,7 +202,7 @@ def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarr
             owner = x.owner if isinstance(x, ColumnwiseArray) else np.full(x.shape[1:], NONE)
             return (of_row + owner[None] + 1).astype("int32")
         joins = equation.primitive.name in ("concatenate", "stack")
-        if joins or (place and isinstance(x, Tracer)):  # a place that a row chooses
+        if joins or (place and isinstance(x, Tracer)):  # the position depends on the row
             raise NoLayer
         whole = np.issubdtype(np.asarray(x).dtype, np.integer)
         return x if whole and equation.primitive.name != "pad" else np.int32(-1)
@@ -209,7 +211,7 @@ def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarr
         raise NoLayer
     with jax.ensure_compile_time_eval():
         places = moved(equation, [named(x, i) for i, x in enumerate(inputs)])
-    filled = places < 0  # what stands in for numbers out of bounds, or pads
+    filled = places < 0  # the value of padding or of numbers out of bounds
     rows, owner = places // names, places % names - 1
     wanted = row.reshape(R, *[1] * (places.ndim - 1))
     if ((rows != wanted) & ~filled).any() or (filled != filled[:1]).any():
@@ -221,34 +223,34 @@ def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarr
 
 
 def _looked_up(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
-    """Owners of rows of a table, which the rows' numbers choose."""
+    """Columns of table rows that the rows' numbers select."""
     table, index = inputs
     numbers = equation.params["dimension_numbers"]
     if isinstance(table, Uniform) or numbers.operand_batching_dims or 0 in numbers.offset_dims:
         raise NoLayer
-    of_index = reduced(index, (len(index.shape) - 1,))  # the last axis holds an index's parts
+    of_index = reduced(index, (len(index.shape) - 1,))  # the last axis holds the parts of an index
     offset = [axis - 1 for axis in numbers.offset_dims]
     return np.broadcast_to(np.expand_dims(of_index, tuple(offset)), shape[1:])
 
 
-# The inputs are kept with the outputs, so that no other object gets their identity.
+# The inputs are kept with the outputs, so that no other object gets their id.
 Repeated = dict[Any, tuple[list[Any], list[Any]]]
 
 
 def _key(equation: Any, inputs: list[Any]) -> Any:
-    """What distinguishes a step from others; None: nothing can."""
+    """A key of a step and its inputs; None: it has none."""
     if equation.effects:
         return None
     key = (equation.primitive, *sorted(equation.params.items()), *map(_name, inputs))
     try:
         hash(key)
-    except TypeError:  # an option that holds arrays, or other unhashable things
+    except TypeError:  # an option that holds arrays, or other unhashable values
         return None
     return key
 
 
 def _name(x: Any) -> Any:
-    """Equal for what are the same numbers: constants by their bytes, the rest by identity."""
+    """A key that is equal for equal numbers: constants by their bytes, the rest by identity."""
     if isinstance(x, Tracer) or not hasattr(x, "dtype") and not isinstance(x, int | float | bool):
         return id(x)
     if np.size(x) > SMALL:
@@ -257,14 +259,15 @@ def _name(x: Any) -> Any:
     if jnp.issubdtype(dtype, jax.dtypes.extended):
         if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
             return id(x)
-        with jax.ensure_compile_time_eval():  # NumPy has no keys, but the words that they are
+        with jax.ensure_compile_time_eval():  # NumPy has no typed keys, but their words
             words = np.asarray(jax.random.key_data(x))
         return str(dtype), words.shape, words.tobytes()
     constant = np.asarray(x)
     return constant.dtype.str, constant.shape, constant.tobytes()
 
 
-# XLA would compile a program for each shape of each of them, and they move a few hundred integers.
+# XLA would compile a program for each shape of each step, and they move only a few hundred
+# integers.
 
 Options = Mapping[str, Any]
 Move = Callable[[Options, tuple[int, ...], list[Any]], np.ndarray]  # (options, shape, inputs)
@@ -279,14 +282,14 @@ def _broadcast(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> n
 def _slice(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> np.ndarray:
     steps = options["strides"] or (1,) * inputs[0].ndim
     cut = zip(options["start_indices"], options["limit_indices"], steps, strict=True)
-    return inputs[0][tuple(slice(*one) for one in cut)]
+    return inputs[0][tuple(slice(*limits) for limits in cut)]
 
 
 def _dynamic_slice(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> np.ndarray:
-    # A start is moved so that the whole slice lies inside, as XLA does.
+    # A start is clipped so that the whole slice lies inside, as in XLA.
     whole, *starts = inputs
     last = np.subtract(whole.shape, shape)
-    first = [min(max(int(one), 0), most) for one, most in zip(starts, last, strict=True)]
+    first = [min(max(int(start), 0), most) for start, most in zip(starts, last, strict=True)]
     return whole[tuple(slice(at, at + n) for at, n in zip(first, shape, strict=True))]
 
 
@@ -305,25 +308,25 @@ SMALL_ARRAY = 1 << 16  # bytes; larger arrays stay on their device
 
 
 def _in_another_order(equation: Any) -> bool:
-    """Whether a reshape reads the axes in an order of its own, as order="F" does."""
+    """Whether a reshape reads the axes in another order, such as order="F"."""
     return equation.primitive.name == "reshape" and bool(equation.params.get("dimensions"))
 
 
 def is_small_move(equation: Any, inputs: list[Any]) -> bool:
-    """Whether a step moves a few numbers that NumPy can hold."""
+    """Whether a step moves few numbers, in dtypes that NumPy has."""
     if equation.primitive.name not in ROW_MOVES or _in_another_order(equation):
         return False
     arrays = [*inputs, equation.outvars[0].aval]
     if not all(isinstance(getattr(x, "dtype", None), np.dtype) for x in arrays):
         return False
-    # A number in the trace itself has a dtype, and no shape.
+    # A literal in the trace has a dtype, but no shape.
     shapes = [getattr(x, "shape", ()) for x in arrays]
     sizes = [math.prod(shape) * x.dtype.itemsize for shape, x in zip(shapes, arrays, strict=True)]
     return max(sizes) <= SMALL_ARRAY
 
 
 def moved(equation: Any, inputs: list[Any]) -> np.ndarray:
-    """The output of a step, of NumPy arrays [R, ...]; what is no array of names is a constant."""
+    """The output of a step on NumPy arrays [R, ...] of positions; other inputs are constants."""
     options, shape = equation.params, equation.outvars[0].aval.shape
     move = ROW_MOVES.get(equation.primitive.name)
     if move is None or _in_another_order(equation):
@@ -331,20 +334,20 @@ def moved(equation: Any, inputs: list[Any]) -> np.ndarray:
     return move(options, shape, inputs)
 
 
-# The run of a trace; the first step that joins numbers of several columns is the layer.
+# Running a trace; the first step that joins numbers of several columns is the layer.
 
-WHOLE = (np.dtype("float32"), np.dtype("float64"))  # a layer of half precision rounds its own way
-MOST_SUMMED = 1 << 20  # numbers of the matrix that says which columns a sum adds up
-MOST_SPREAD = 1 << 14  # of one that is used as a dense layer; past it columns are added up
+WHOLE = (np.dtype("float32"), np.dtype("float64"))  # a layer of half precision rounds differently
+MOST_SUMMED = 1 << 20  # numbers in the matrix that marks the columns of a sum
+MOST_SPREAD = 1 << 14  # numbers in a matrix used as a dense layer; above it columns are summed
 
-# What is done at the layer: (the layer, its columns, the output's shape) -> the output.
+# Called at the layer: (the layer, its columns, the output's shape) -> the output.
 AtLayer = Callable[[Layer, ColumnwiseArray, tuple[int, ...]], Any]
 
 
 def run_trace(
     jaxpr: Any, consts: Any, arguments: list[Any], R: int, layer: AtLayer, made: Repeated
 ) -> list[Any]:
-    """The outputs of a trace, in which arguments may stand for rows; made: its steps so far."""
+    """Runs a trace, whose arguments may be placeholders of rows; made: its steps so far."""
     values: dict[Any, Any] = {}
 
     def read(variable: Any) -> Any:
@@ -363,7 +366,7 @@ def run_trace(
             else:
                 outputs = evaluated(equation, [bare(v) for v in inputs])
                 if uniform(equation, inputs, R):
-                    outputs = [Uniform(one) for one in outputs]
+                    outputs = [Uniform(output) for output in outputs]
             if key is not None:
                 made[key] = inputs, outputs
         values.update(zip(equation.outvars, outputs, strict=True))
@@ -408,24 +411,24 @@ def _with_rows(
 def _product(
     options: Any, inputs: list[Any], shape: tuple[int, ...], dtype: Any, layer: AtLayer
 ) -> Any:
-    """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], which is what `vmap`
-    makes of W @ row. The columns may have further axes of one, as W @ row[:, None] makes them.
+    """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], which `vmap`
+    makes from W @ row. The columns may have further axes of size one, as from W @ row[:, None].
     """
     first = isinstance(inputs[0], ColumnwiseArray | Turned)
-    (own, other), batch = options["dimension_numbers"]
-    own, other = (own, other) if first else (other, own)
-    given, weights = inputs if first else inputs[::-1]
+    (at, other), batch = options["dimension_numbers"]
+    at, other = (at, other) if first else (other, at)
+    array, weights = inputs if first else inputs[::-1]
     if isinstance(weights, ColumnwiseArray | Turned) or batch != ((), ()):
         raise NoLayer
-    if isinstance(given, ColumnwiseArray) and len(given.shape) > 2 and len(own) == 1 and own[0] > 0:
-        if math.prod(given.shape[1:]) != given.shape[own[0]]:
+    if isinstance(array, ColumnwiseArray) and len(array.shape) > 2 and len(at) == 1 and at[0] > 0:
+        if math.prod(array.shape[1:]) != array.shape[at[0]]:
             raise NoLayer
-        given, own = flattened(given)[0], (1,)
-    if len(given.shape) != 2:
+        array, at = flattened(array)[0], (1,)
+    if len(array.shape) != 2:
         raise NoLayer
-    rows, column = (given.rows, 0) if isinstance(given, Turned) else (given, 1)
+    rows, column = (array.rows, 0) if isinstance(array, Turned) else (array, 1)
     weights = bare(weights)
-    if tuple(own) != (column,) or len(other) != 1:
+    if tuple(at) != (column,) or len(other) != 1:
         raise NoLayer
     if weights.ndim > 2 or weights.dtype != dtype or dtype not in WHOLE:
         raise NoLayer
@@ -439,7 +442,7 @@ def _product(
 def _sum(
     rows: ColumnwiseArray, axes: tuple[int, ...], shape: tuple[int, ...], dtype: Any, layer: AtLayer
 ) -> Any:
-    """Columns [R, ...] added up over axes that hold several of them."""
+    """Sums columns [R, ...] over axes that hold several of them."""
     if 0 in axes:
         raise NoLayer
     C, H = math.prod(rows.shape[1:]), math.prod(shape[1:])
@@ -456,13 +459,13 @@ def _sum(
     return layer(Dense(jnp.asarray(weights), zero), flat, shape)
 
 
-# A hybrid's layer is added up in float32 numbers, 32 rows at a time: past this they leave the
-# caches, and the memory of a tile would be planned for a layer that is wider than all others.
+# A hybrid's layer is summed in float32, 32 rows at a time. A wider layer would leave the caches,
+# and the memory plan of a tile would follow it.
 MOST_UNITS = 1 << 15
 
 
 def convolution(equation: Any, inputs: list[Any], dtype: Any) -> tuple[Summed, ColumnwiseArray]:
-    """(the layer, its columns) of a convolution of rows; raises NoLayer."""
+    """(the layer, its columns) for a convolution of rows; raises NoLayer."""
     options, (rows, kernel) = dict(equation.params), inputs
     numbers = options["dimension_numbers"]
     if (
@@ -483,7 +486,7 @@ def convolution(equation: Any, inputs: list[Any], dtype: Any) -> tuple[Summed, C
 
 
 def flattened(rows: ColumnwiseArray) -> tuple[ColumnwiseArray, tuple[int, ...]]:
-    """(rows [R, C], the shape that each had)."""
+    """(rows [R, C], the original shape of one row)."""
     inner = rows.shape[1:]
     value = None if rows.value is None else rows.value.reshape(rows.shape[0], -1)
     return ColumnwiseArray(rows.owner.ravel(), (rows.shape[0], math.prod(inner)), value), inner
@@ -496,33 +499,35 @@ class _Made(Exception):
 
 @dataclass(frozen=True, eq=False)
 class FoundLayer:
-    """The layer, and the rest of the model, as functions of its parameters."""
+    """The layer and the rest of the model, as functions of the model's parameters."""
 
     apply: Callable[[Any, Any], Any]  # (params, rows [R, *shape]) -> [R] or [R, K]
     shape: tuple[int, ...]  # of one instance
     dtype: Any
     traces: dict[int, Any] = field(default_factory=dict)  # closed, by R
-    look: Callable[[Any, int], None] | None = None  # at every further trace (`queries/probe.py`)
-    programs: dict[Any, Any] = field(default_factory=dict)  # of the head, for all explainers
+    # called at every further trace (`queries/probe.py`)
+    look: Callable[[Any, int], None] | None = None
+    # programs of the head, for all explainers
+    programs: dict[Any, Any] = field(default_factory=dict)
     declared = False
 
     def of(self, params: Any) -> Columnwise:
         """See `Structure.of`; raises NoLayer."""
-        found: list[tuple[Layer, ColumnwiseArray]] = []
+        layers: list[tuple[Layer, ColumnwiseArray]] = []
 
         def layer(inner: Layer, rows: ColumnwiseArray, shape: tuple[int, ...]) -> Any:
-            found.append((inner, rows))
+            layers.append((inner, rows))
             return jnp.zeros(shape, self.dtype)
 
         self._run(params, next(iter(self.traces)), None, layer)
-        if len(found) != 1:
+        if len(layers) != 1:
             raise NoLayer
-        inner, rows = found[0]
+        inner, rows = layers[0]
         if any(0 in jnp.shape(leaf) for leaf in jax.tree.leaves(inner)):
-            raise NoLayer  # a layer of nothing: no support vectors, say
+            raise NoLayer  # an empty layer: for example no support vectors
         # pyright does not see the members that Columnwise takes over from the inner layer.
-        own = tuple(rows.owner.tolist())
-        return Columnwise(inner, params, self.columns, own)  # pyright: ignore[reportAbstractUsage]
+        owner = tuple(rows.owner.tolist())
+        return Columnwise(inner, params, self.columns, owner)  # pyright: ignore[reportAbstractUsage]
 
     def columns(self, params: Any, rows: Any) -> Any:
         """The columns [R, C] that the layer joins, of rows [R, F]."""
@@ -531,9 +536,9 @@ class FoundLayer:
         half = R // 2 if R not in self.traces and R // 2 in self.traces and R % 2 == 0 else None
         if half is None:
             return self._columns(params, rows)
-        # The probe's rows, filled up to whole vectors: its trace serves both halves.
+        # The probe's rows, padded to whole vectors: its trace serves both halves.
         halves = jnp.asarray(rows).reshape(2, half, *rows.shape[1:])
-        made = jax.vmap(lambda some: self._columns(params, some))(halves)
+        made = jax.vmap(lambda part: self._columns(params, part))(halves)
         return made.reshape(R, -1)
 
     def _columns(self, params: Any, rows: Any) -> Any:
@@ -565,7 +570,7 @@ class FoundLayer:
         owner = np.arange(math.prod(self.shape)).reshape(self.shape)
         value = None if rows is None else jnp.asarray(rows, self.dtype).reshape(shape)
         stand_in = ColumnwiseArray(owner, shape, value)
-        # As a program gets them: NumPy's float64 as float32, where it is run step by step.
+        # In the dtypes that a program gets: NumPy's float64 as float32, for running step by step.
         flat = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in jax.tree.leaves(params)]
         arguments = [*flat, stand_in]
         (out,) = run_trace(trace.jaxpr, trace.consts, arguments, R, layer, {})
@@ -581,8 +586,8 @@ def find(
     trace: Any,
     look: Callable[[Any, int], None] | None = None,
 ) -> FoundLayer | None:
-    """The model's layer, or None; trace: that of the model for rows [R, *shape]; look: at
-    others.
+    """The model's layer, or None; trace: the model's trace for rows [R, *shape]; look: checks
+    other traces.
     """
     layer = FoundLayer(apply, rows.shape[1:], rows.dtype, {len(rows): trace}, look=look)
     try:

@@ -1,9 +1,9 @@
-"""The columns that a translated estimator reads, and how its rows become numbers for JAX.
+"""Defines the columns that a translated estimator reads, and turns its rows into numbers for JAX.
 
-A column of the model's rows is read in one of two ways, which the translation decides: as a value
-(the number itself) or as a code (a place among the values that an encoder knows, so that text and
-categories reach JAX). A hybrid takes each column from one row or another, so both may be mixed
-freely; codes are turned into what the encoder makes of them inside the compiled program.
+The translation decides how a column of the model's rows is read: as a value (the number itself) or
+as a code (a position in the values that an encoder knows, so that text and categories reach JAX). A
+hybrid takes each column from one row or another, so both may be mixed freely; the compiled program
+maps codes to the encoder's outputs.
 
 Letters: M rows, F columns, K outputs.
 """
@@ -23,28 +23,60 @@ from xaijax.tables.table import MappedRows, Untranslatable, one_nan
 
 Map = Callable[[np.ndarray], np.ndarray]
 UNKNOWN = -1  # the code of a value that no encoder knows
-MISSING = ("missing",)  # stands for NaN, which does not equal itself, among the values
+MISSING = ("missing",)  # replaces NaN, which does not equal itself, among the values
+
+
+@dataclass(frozen=True)
+class Categories:
+    """How a booster reads a column of categories."""
+
+    framed: bool  # a frame holds the categories themselves; otherwise an array holds their numbers
+    seen: str = "float64"  # dtype to which numbers are cast
+    downwards: bool = False  # they are rounded down; otherwise towards 0
+    known: bool = False  # the host handles categories that were not seen in training
+
+    def refuses(self, table: Any, place: int) -> bool:
+        """Whether rows have another kind of column at this position."""
+        return table.is_category(place) != self.framed
+
+    def whole(self, column: np.ndarray) -> np.ndarray:
+        """A numeric column as the numbers of categories; other columns as they are."""
+        if self.framed or column.dtype.kind not in "iuf":
+            return column
+        with np.errstate(over="ignore"):
+            return (np.floor if self.downwards else np.trunc)(column.astype(self.seen))
 
 
 @dataclass(eq=False)
 class ColumnSource:
-    """A column of the model's rows; what is read of it is known once all steps are translated."""
+    """A column of the model's rows; how it is read is known once all steps are translated."""
 
     index: int
     name: str
     read: str | None = None  # "value" | "code"; None: nothing reads it
     codes: dict[Any, int] = field(default_factory=dict)  # value -> code
-    strict: str | None = None  # the encoder that refuses values it does not know
+    strict: str | None = None  # the encoder that refuses unknown values
     filled: bool = False  # a step that takes no NaN reads it
+    categories: Categories | None = None  # how a booster reads it; None: no booster does so
     cuts: list[np.ndarray] = field(default_factory=list)  # float64 thresholds, see `on_their_side`
-    shift: float = 0.0  # taken from the numbers in float64; who reads them knows of it
+    # thresholds of trees that round rows to float32
+    rounded: list[np.ndarray] = field(default_factory=list)
+    shift: float = 0.0  # subtracted from the numbers in float64; their readers account for it
     shared: bool = False  # several steps read it
 
     def read_as(self, how: str) -> None:
-        """Says how the column is read; raises Untranslatable if it is read otherwise already."""
-        if self.read not in (None, how):
+        """Records how the column is read; raises Untranslatable if it is already read in another
+        way."""
+        if self.read not in (None, how) or self.categories is not None:
             raise Untranslatable(f"column {self.name} is read both as a number and by an encoder")
         self.read = how
+
+    def read_by(self, categories: Categories) -> None:
+        """Records how a booster reads the column; raises Untranslatable if it is already read in
+        another way."""
+        if self.read is not None and self.categories != categories:
+            raise Untranslatable(f"column {self.name} is read in two ways, one as categories")
+        self.read, self.categories = "code", categories
 
     def code(self, value: Any) -> int:
         """The code of a value that an encoder knows."""
@@ -54,11 +86,11 @@ class ColumnSource:
 class Columns(Sequence[ColumnSource | None]):
     """The input columns of one estimator: a `ColumnSource` each; None if an earlier step made it.
 
-    dtype: that of the numbers in JAX, float32 or float64. gaps: for each column the source whose
-    missing values it may pass on; None: none. lazy: what reads them at the end asks thresholds
-    only, so that a step which maps a column by a function that never falls leaves it as it is and
-    adds the function to `maps` (`families/tree_thresholds.py`). centre: what columns and answers
-    are to be short of; None: nothing.
+    dtype: of the numbers in JAX, float32 or float64. gaps: for each column the source whose missing
+    values it may pass on; None: none. lazy: the last step only compares with thresholds, so a step
+    that maps a column by a nondecreasing function leaves it unchanged and adds the function to
+    `maps` (`families/trees.py`). centre: the values to subtract from columns and outputs; None:
+    none.
     """
 
     def __init__(
@@ -82,29 +114,31 @@ class Columns(Sequence[ColumnSource | None]):
         return len(self._sources)
 
     def as_values(self) -> None:
-        """All columns are read as numbers; raises Untranslatable if one holds codes."""
+        """Records that all columns are read as numbers; raises Untranslatable if one holds
+        codes."""
         for source in self._sources:
             if source is not None:
                 source.read_as("value")
 
     def chosen(self, places: Iterable[int]) -> Columns:
-        """The columns at these places."""
+        """The columns at these positions."""
         wanted = [int(place) for place in places]
         gaps, maps = [self.gaps[j] for j in wanted], [self.maps[j] for j in wanted]
         sources = [self._sources[j] for j in wanted]
         return Columns(sources, self.dtype, gaps, maps, self.lazy, self.centre)
 
     def changed(self) -> Columns:
-        """As many columns of numbers, each made of the one in its place; NaN stays NaN."""
+        """The same number of numeric columns, each computed from the one at its position; NaN stays
+        NaN."""
         return Columns([None] * len(self), self.dtype, self.gaps, None, self.lazy, self.centre)
 
     def made(self, count: int) -> Columns:
-        """Columns that a step makes, of numbers that are not missing."""
+        """Numeric columns that a step makes, without missing values."""
         return Columns([None] * count, self.dtype, None, None, self.lazy, self.centre)
 
     def mapped(self, functions: Sequence[Map | None], fills: bool = False) -> Columns:
-        """The same columns, each to be mapped once more; fills: NaN becomes a number."""
-        maps = [_after(own, more) for own, more in zip(self.maps, functions, strict=True)]
+        """The same columns with one more map each; fills: NaN becomes a number."""
+        maps = [_after(before, more) for before, more in zip(self.maps, functions, strict=True)]
         gaps = [None] * len(self) if fills else self.gaps
         return Columns(self._sources, self.dtype, gaps, maps, self.lazy, self.centre)
 
@@ -113,7 +147,8 @@ class Columns(Sequence[ColumnSource | None]):
         return Columns(self._sources, self.dtype, self.gaps, self.maps, True, self.centre)
 
     def taken(self) -> np.ndarray:
-        """What is missing of each column as this step gets it, float64 [F]; the step makes up."""
+        """The value subtracted from each column that this step reads, float64 [F]; the step must
+        account for it."""
         missing = np.zeros(len(self))
         for j, source in enumerate(self._sources):
             if self.centre is not None and source is not None and not source.shared:
@@ -121,19 +156,19 @@ class Columns(Sequence[ColumnSource | None]):
         return missing
 
     def taken_from_answers(self) -> np.ndarray:
-        """What the answers of a regressor [] or [K] are to be short of, float64."""
+        """The value to subtract from the outputs of a regressor, float64 [] or [K]."""
         if self.centre is None:
             return np.zeros(())
         self.centre.taken = True
         return self.centre.answer
 
     def as_they_are(self) -> None:
-        """Says that a step reads the numbers themselves; raises Untranslatable if it cannot."""
+        """Records that a step reads the numbers themselves; raises Untranslatable if it cannot."""
         if any(function is not None for function in self.maps):
             raise Untranslatable("a step reads what a scaler makes, before trees do")
 
     def must_be_filled(self) -> None:
-        """Says that a step takes no missing values."""
+        """Records that a step takes no missing values."""
         for source in self.gaps:
             if source is not None:
                 source.filled = True
@@ -155,7 +190,7 @@ def _after(first: Map | None, second: Map | None) -> Map | None:
 
 
 def key_of(value: Any) -> Any:
-    """The value as a key: NaN of any kind is one."""
+    """The value as a key; all kinds of NaN have the same key."""
     if value is None:
         return value
     if type(value).__name__ in ("NAType", "NaTType"):
@@ -172,30 +207,37 @@ def dense(array: Any) -> np.ndarray:
 def rounded_down(thresholds: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The largest numbers of `dtype` that are not above the thresholds, float64.
 
-    For a number x of `dtype`, x <= t and x <= down(t) are the same: if x <= t then down(t), the
-    largest such number, is not below x; and down(t) <= t. Rounding to the nearest would not do.
-    Numbers are the normal ones and 0: XLA takes the smaller ones for 0.
+    For a number x of `dtype`, x <= t and x <= down(t) are equivalent: if x <= t, then down(t), the
+    largest such number, is not below x; and down(t) <= t. Rounding to nearest would not be. Numbers
+    are the normal ones and 0: XLA treats smaller ones as 0.
     """
     with np.errstate(over="ignore"):
         near = thresholds.astype(dtype)
-    lower = np.nextafter(near, np.asarray(-np.inf, dtype))
+        lower = np.nextafter(near, np.asarray(-np.inf, dtype))
     down = np.where(near.astype(np.float64) > thresholds, lower, near)
     tiny = np.finfo(dtype).tiny
     return np.where(np.abs(down) < tiny, np.where(down < 0, -tiny, 0), down).astype(dtype)
 
 
+def before_rounding(thresholds: np.ndarray) -> np.ndarray:
+    """The largest float64 numbers that are at most these float32 ones once they are rounded."""
+    low = thresholds.astype(np.float32)
+    middle = (low.astype(np.float64) + np.nextafter(low, np.float32(np.inf))) / 2
+    return np.where(middle.astype(np.float32) <= low, middle, np.nextafter(middle, -np.inf))
+
+
 def normal(values: np.ndarray) -> np.ndarray:
-    """Numbers that are not normal moved to the least that is, on their side of 0."""
+    """Subnormal numbers moved to the smallest normal one of the same sign."""
     tiny = np.finfo(values.dtype).tiny
     small = (np.abs(values) < tiny) & (values != 0)
     return np.where(small, np.copysign(tiny, values), values) if small.any() else values
 
 
 def on_their_side(values: np.ndarray, cuts: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """float64 values as `dtype`, on the same side of every threshold (x <= t) as they were.
+    """float64 values as `dtype`, kept on the same side of every threshold (x <= t).
 
-    The nearest number lies on the other side where a threshold is between the two; the next number
-    towards the value does not. Raises Untranslatable if two thresholds are closer than numbers.
+    If a threshold lies between a value and the nearest number, the next number towards the value is
+    used. Raises Untranslatable if two thresholds are closer than numbers.
     """
     near = values.astype(dtype)
     wide = near.astype(np.float64)
@@ -212,7 +254,7 @@ def on_their_side(values: np.ndarray, cuts: np.ndarray, dtype: np.dtype) -> np.n
 
 @dataclass(frozen=True)
 class Reader:
-    """Rows of an estimator as numbers for its translation."""
+    """Turns rows of an estimator into numbers for its translation."""
 
     sources: tuple[ColumnSource, ...]  # [F]
     dtype: np.dtype
@@ -220,11 +262,11 @@ class Reader:
 
     @property
     def numbers_only(self) -> bool:
-        """Whether the rows are what JAX takes, but for rounding."""
+        """Whether JAX takes the rows directly, up to rounding."""
         return all(source.read != "code" for source in self.sources)
 
     def codes(self, rows: Any, argument: str = "X") -> Any:
-        """[M, F] of `dtype`, of an array [M, F], a memory map of one, or a frame.
+        """Codes [M, F] of `dtype`, from an array [M, F], a memory map, or a frame.
 
         Raises Untranslatable for numbers that the dtype cannot hold, or a missing one that the
         estimator does not take; InputError for a value that an encoder refuses.
@@ -247,18 +289,22 @@ class Reader:
         for source in self.sources:
             j = source.index
             if source.read is None:
-                continue  # all alike, so that nothing is asked for it
+                continue  # all equal, so that nothing is read
+            if source.categories is not None and source.categories.refuses(table, j):
+                wanted = "of a frame" if source.categories.framed else "by their numbers"
+                raise Untranslatable(f"{argument}, column {source.name}: not categories {wanted}")
             read = self._values if source.read == "value" else self._places
             codes[:, j] = read(source, table.column(j), argument)
         return codes
 
     @property
     def shifted(self) -> bool:
-        """Whether something is taken from a column."""
+        """Whether a value is subtracted from any column."""
         return any(source.shift for source in self.sources)
 
     def middle(self, rows: Any) -> np.ndarray:
-        """What is worth taking from each column of rows that `codes` accepts, float64 [F]."""
+        """The value worth subtracting from each column of rows that `codes` accepts, float64
+        [F]."""
         table = rows_of(rows)
         return np.array(
             [
@@ -273,7 +319,7 @@ class Reader:
         return all(source.read == "value" and not source.cuts for source in self.sources)
 
     def _mapped(self, rows: np.ndarray, argument: str) -> np.ndarray:
-        """A piece of a memory map, which is read too late to turn to the host."""
+        """A chunk of a memory map, which is read too late to fall back to the host."""
         try:
             return self.codes(rows, argument)
         except Untranslatable as reason:
@@ -294,7 +340,7 @@ class Reader:
             column = column.astype(np.float64) - source.shift
         narrow = self._numbers(column, f"column {source.name}", source.filled, argument)
         if source.cuts:
-            cuts = np.concatenate(source.cuts)
+            cuts = np.concatenate([*source.cuts, *map(before_rounding, source.rounded)])
             narrow = normal(one_nan(on_their_side(column.astype(np.float64), cuts, self.dtype)))
         return narrow
 
@@ -312,11 +358,18 @@ class Reader:
         return normal(one_nan(narrow))
 
     def _places(self, source: ColumnSource, column: np.ndarray, argument: str) -> np.ndarray:
+        if source.categories is not None:
+            column = source.categories.whole(column)
         if column.dtype.kind in "biuf":
             distinct, place = np.unique(column, return_inverse=True)
         else:
             distinct, place = column, slice(None)
         codes = np.array([source.codes.get(key_of(v), UNKNOWN) for v in distinct], self.dtype)
+        if source.categories is not None and source.categories.known and (codes == UNKNOWN).any():
+            raise Untranslatable(
+                f"{argument}, column {source.name}, holds {distinct[codes == UNKNOWN][0]!r}, a "
+                "category that was not seen in training"
+            )
         if source.strict is not None and (codes == UNKNOWN).any():
             raise InputError(
                 f"{argument}, column {source.name}, holds {distinct[codes == UNKNOWN][0]!r}, which "
@@ -326,7 +379,7 @@ class Reader:
 
 
 def _example(column: np.ndarray) -> str:
-    """The first value that is no number: numbers in a text are read."""
+    """The first value that is not a number; numbers as text count as numbers."""
     for value in column:
         try:
             np.array([value], column.dtype).astype(np.float64)
@@ -335,26 +388,24 @@ def _example(column: np.ndarray) -> str:
     return repr(column[0])
 
 
-# A column of 1e4 +- 1 has three digits of its +- 1 left in float32, answers of 1e6 +- 1 one. If
-# that shows in the comparison with the estimator, the translation is made once more for rows and
-# answers minus what they have in common: it is subtracted in float64 from the rows before they are
-# numbers for JAX, and from the fitted numbers; what was taken from the answers is added on the
-# host, in float64 (`Model.offset`). Ordinary models never come to this.
+# In float32 a column of 1e4 +- 1 keeps three digits of the +- 1, and outputs of 1e6 +- 1 keep one.
+# If the comparison with the estimator shows this, the translation is made again for rows and
+# outputs minus their common level. It is subtracted in float64 from the rows, before they become
+# numbers for JAX, and from the fitted numbers; the level of the outputs is added on the host, in
+# float64 (`Model.offset`). Ordinary models do not need this.
 
 
 @dataclass
 class Centre:
-    """The middle of the columns and of the answers, of the first rows that were compared."""
+    """The centre of the columns and of the outputs, from the first rows that were compared."""
 
-    columns: np.ndarray  # float64 [F]; 0 where little would be gained, or a column has no numbers
+    columns: np.ndarray  # float64 [F]; 0 if little would be gained, or the column is not numeric
     answer: np.ndarray  # float64 [] or [K]
-    taken: bool = False  # whether a translation took `answer` from its own
+    taken: bool = False  # whether a translation subtracts `answer` from its outputs
 
 
 def middle_of(column: Any) -> float:
-    """The mean of a column of numbers [M] if it is large compared with what they differ by,
-    else 0.
-    """
+    """The mean of a numeric column [M] if it is large compared with the spread, otherwise 0."""
     values = np.asarray(column, np.float64)
     values = values[np.isfinite(values)]
     if not len(values):

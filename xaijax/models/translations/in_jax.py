@@ -1,6 +1,6 @@
-"""A fitted estimator as a function of JAX, before an output is chosen.
+"""Translates a fitted estimator to JAX, before an output is chosen.
 
-Letters: R rows in a call, K outputs, F columns.
+Letters : R rows in a call, K outputs, F columns.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from xaijax.models.base.source import DECIDED
 from xaijax.models.base.trace import DTYPES
+from xaijax.models.identity.fit_fingerprint import FitFingerprint
 from xaijax.models.identity.patched import patched
 from xaijax.models.translations import families as families  # registers those of this library
 from xaijax.models.translations.columns import Centre, Reader
@@ -22,6 +23,7 @@ from xaijax.models.translations.registry import Head, Translation, translated
 from xaijax.tables.table import Untranslatable
 
 METHODS = {"proba": "predict_proba", "decision": "decision_function"}
+OTHERS = ("value", "path-length", "density")
 
 
 @dataclass(frozen=True)
@@ -30,28 +32,29 @@ class InJax:
 
     translation: Translation
     reader: Reader
-    heads: dict[str, Head]  # by the words of `output=`
-    decide: Head | None  # the decided class, as a place among the classes [R]
-    offset: np.ndarray | None = None  # what "value" is short of, float64 [] or [K]
+    heads: dict[str, Head]  # heads by the words of `output=`
+    decide: Head | None  # the decided class, as a position in the classes [R]
+    offset: np.ndarray | None = None  # the value subtracted from "value", float64 [] or [K]
 
 
 def in_jax(
     estimator: Any,
+    fit: FitFingerprint,
     name: str,
     classes: tuple[Any, ...] | None,
     names: Any,
     precision: str,
     centre: Centre | None = None,
 ) -> InJax:
-    """Translates a fitted estimator; raises Untranslatable with the reason."""
+    """Translates an estimator in the state `fit`; raises Untranslatable with the reason."""
     dtype = np.dtype(DTYPES[precision])
     changed = patched(estimator)
     if changed is not None:
         raise Untranslatable(f"{changed}, and a translation is of the class as it was written")
-    found, sources = translated(estimator, names, dtype, centre)
+    translation, sources = translated(estimator, fit, names, dtype, centre)
     reader = Reader(sources, dtype, name)
-    heads = {word: head for word, head in found.heads.items() if word in (*METHODS, "value")}
-    decide = found.heads.get("label")
+    heads = {word: head for word, head in translation.heads.items() if word in (*METHODS, *OTHERS)}
+    decide = translation.heads.get("label")
     if decide is not None and classes is not None:
         if all(isinstance(label, bool | int | float) for label in classes):
             labels = np.array([float(label) for label in classes], dtype)
@@ -63,13 +66,13 @@ def in_jax(
     if decide is not None and classes is not None and not heads.keys() & METHODS.keys():
         heads[DECIDED] = lambda params, rows: jax.nn.one_hot(decide(params, rows), len(classes))
     offset = centre.answer if centre is not None and centre.taken else None
-    return InJax(found, reader, heads, decide, offset)
+    return InJax(translation, reader, heads, decide, offset)
 
 
-def head_of(found: InJax, word: str, estimator: Any) -> Head:
-    """What answers one word of `output=`; raises Untranslatable if scikit-learn alone can."""
-    if word in found.heads:
-        return found.heads[word]
+def head_of(in_jax: InJax, word: str, estimator: Any) -> Head:
+    """The head for one word of `output=`; raises Untranslatable if only scikit-learn has it."""
+    if word in in_jax.heads:
+        return in_jax.heads[word]
     name = type(estimator).__name__
     if word == "label":
         raise Untranslatable(f"class labels of {name} that are no numbers cannot be used in JAX")
@@ -81,4 +84,4 @@ def _both(decision: Any) -> Any:
     return jnp.stack([-decision, decision], axis=1)
 
 
-Made = tuple[InJax, Callable[..., Any]]  # a translation, and its head as `Comparison.head`
+Made = tuple[InJax, Callable[..., Any]]  # a translation, and its head as `TranslationCheck.head`

@@ -1,6 +1,6 @@
-"""The registry of translations: fitted scikit-learn estimators as JAX functions.
+"""Registers translations of fitted estimators to JAX functions.
 
-Letters: R rows, F input columns, K outputs.
+Letters : R rows, F input columns, K outputs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public, public_class
 from xaijax.models.base.options import check_flag
-from xaijax.models.identity.patched import of_sklearn
+from xaijax.models.identity.fit_fingerprint import FitFingerprint, once_a_fit
+from xaijax.models.identity.patched import ROOT, of_library, of_sklearn
 from xaijax.models.translations.columns import Centre, Columns, ColumnSource
 from xaijax.tables.table import Untranslatable
 
@@ -26,24 +27,23 @@ Head = Callable[[Any, Any], Any]  # (params, rows [R, F]) -> [R] or [R, K]
 @public_class
 @dataclass(frozen=True)
 class Translation:
-    """A fitted estimator written in JAX, as a function of `register_translation` returns it.
+    """A fitted estimator written in JAX, returned by a function of `register_translation`.
 
     Args:
-        params: pytree of arrays. They are an argument of the compiled function, never constants in
-            it.
+        params: pytree of arrays: an argument of the compiled function, never constants in it.
         heads: {name: function (params, rows [R, F]) in jax.numpy}, one for each method of the
-            estimator that JAX can answer. "proba" gives [R, K]; "decision" and "value" give [R] or
-            [R, K]. "label", of classifiers, gives [R], the place in `classes_` of the class that
-            `predict` decides. A transformer has "transform" alone. A method that is left out stays
-            with the estimator, on the host.
-        kind: str. What make the model is ("linear", "trees", "kernel", ...); "function" by default.
+            estimator that JAX can compute. "proba" returns [R, K]; "decision" and "value" return
+            [R] or [R, K]. "label", for classifiers, returns [R], the position in `classes_` of the
+            class that `predict` decides. A transformer has only "transform". A method that is left
+            out stays with the estimator, on the host.
+        kind: str. The kind of model ("linear", "trees", "kernel", ...); "function" by default.
         takes_nan: True: rows may hold NaN.
-        outputs: for transformers only, else None: what `columns.changed()` (one new column for
-            each) or `columns.made(n)` returns.
-        undecided: function of rows [M, F] as JAX gets them, in NumPy, that returns bool [M], or
-            None. True marks rows where a tie leaves the estimator's answer to rounding; these rows
-            are not compared with backend="jax"; with backend="auto" the estimator then answers
-            itself.
+        outputs: for transformers only, else None: the result of `columns.changed()` (one new column
+            for each) or of `columns.made(n)`.
+        undecided: function of rows [M, F] in JAX's numbers, as NumPy arrays, that returns bool [M],
+            or None. True marks rows whose output depends on rounding because of a tie. They are not
+            compared with backend="jax"; with backend="auto" the estimator then runs itself.
+        tree_scores: for this library. It joins the trees of an ensemble.
 
     Example:
         >>> import numpy as np
@@ -60,6 +60,7 @@ class Translation:
     takes_nan: bool = False
     outputs: Columns | None = field(default=None, repr=False)
     undecided: Callable[[np.ndarray], np.ndarray] | None = None
+    tree_scores: Any = field(default=None, repr=False)
 
 
 Translate = Callable[[Any, Columns], Translation]
@@ -72,23 +73,24 @@ class _Entry:
     thresholds: bool = False
 
 
-# scikit-learn's own by name, since `import xaijax` must not load it; a user's own by type.
-_BUILT_IN: dict[str, _Entry] = {}
+# Classes of libraries by (library, name), since `import xaijax` must not load them; a user's by
+# type.
+_BUILT_IN: dict[tuple[str, str], _Entry] = {}
 _REGISTERED: dict[type, _Entry] = {}
 
 
 def translates(
-    *names: str, mixed: bool = False, thresholds: bool = False
+    *names: str, mixed: bool = False, thresholds: bool = False, library: str = ROOT
 ) -> Callable[[Translate], Translate]:
-    """Registers the translation of scikit-learn classes of these names; for this library.
+    """Registers the translation of a library's classes of these names; for this library.
 
-    thresholds: the function takes columns with `maps`, since it asks of them x <= t only.
+    thresholds: the function takes columns with `maps`, because it only tests x <= t.
     """
 
     def register(function: Translate) -> Translate:
         for name in names:
-            assert name not in _BUILT_IN, name
-            _BUILT_IN[name] = _Entry(function, mixed, thresholds)
+            assert (library, name) not in _BUILT_IN, name
+            _BUILT_IN[library, name] = _Entry(function, mixed, thresholds)
         return function
 
     return register
@@ -98,31 +100,31 @@ def translates(
 def register_translation(
     estimator_type: type, override: bool = False, mixed: bool = False
 ) -> Callable[[Translate], Translate]:
-    """Registers how a class of fitted estimators is written in JAX; a decorator.
+    """Registers the JAX translation of a class of fitted estimators; a decorator.
 
     `as_model` of an estimator of the class then runs in JAX, on the devices. It compares the
     translation with the estimator on all rows that are explained. If they differ, the estimator
-    itself answers, or an error is raised with backend="jax". The translation is used for this very
-    class, and not for classes that derive from it.
+    itself runs, or with backend="jax" an error is raised. The translation is used for this class
+    only, not for subclasses.
 
-    The function that is decorated takes (estimator, columns) and returns a `Translation`. `columns`
-    are the inputs: len(columns) is their number, columns.dtype is the dtype of numbers in JAX, and
+    The decorated function takes (estimator, columns) and returns a `Translation`. `columns` are the
+    inputs: len(columns) is their number, columns.dtype is the dtype of numbers in JAX, and
     columns.number(x) turns fitted numbers into that dtype.
 
     Args:
         estimator_type: the class.
-        override: True: take the place of a translation that is registered already.
+        override: True: replace a translation that is already registered.
         mixed: False (the default): all columns are numbers. True: columns may hold text or
-            categories. The function must then not compute with them, but pass `columns` on to the
-            translation of an inner encoder.
+            categories. The function must then pass `columns` on to the translation of an inner
+            encoder, and not compute with them.
 
     Returns:
         A decorator, which returns the function unchanged.
 
     Raises:
         InputError: the class has a translation already, and `override` is False.
-        InputTypeError: `estimator_type` is no class, a flag is neither True nor False, or what is
-            decorated is no function.
+        InputTypeError: `estimator_type` is not a class, a flag is neither True nor False, or the
+            decorated object is not a function.
 
     Example:
         >>> import numpy as np
@@ -165,19 +167,19 @@ def register_translation(
 
 def _entry(kind: type) -> _Entry | None:
     entry = _REGISTERED.get(kind)
-    if entry is None and of_sklearn(kind):
-        return _BUILT_IN.get(kind.__name__)
+    if entry is None and (library := of_library(kind)) is not None:
+        return _BUILT_IN.get((library, kind.__name__))
     return entry
 
 
 def asks_thresholds(estimator: Any) -> bool:
-    """Whether its translation asks of its columns thresholds only."""
+    """Whether its translation only compares its columns with thresholds."""
     entry = _entry(type(estimator))
     return entry is not None and entry.thresholds
 
 
 def translation(estimator: Any, columns: Columns) -> Translation:
-    """The translation of a fitted estimator, or of a step of one.
+    """The translation of a fitted estimator, or of one of its steps.
 
     Raises Untranslatable, with the reason.
     """
@@ -192,24 +194,51 @@ def translation(estimator: Any, columns: Columns) -> Translation:
         columns.as_values()
         columns.as_they_are()
     try:
-        found = entry.translate(estimator, columns)
-    except AttributeError as error:  # another version of scikit-learn names it otherwise
+        translated = entry.translate(estimator, columns)
+    except AttributeError as error:  # another version of scikit-learn has another name for it
         raise Untranslatable(f"{name} lacks what its translation reads ({error})") from error
-    if not isinstance(found, Translation):
+    if not isinstance(translated, Translation):
         raise InputTypeError(
             f"the translation of {name} must return a xaijax.Translation, got "
-            f"{type(found).__name__}."
+            f"{type(translated).__name__}."
         )
-    if not found.takes_nan:
+    if not translated.takes_nan:
         columns.must_be_filled()
-    return found
+    return translated
+
+
+def _width(estimator: Any) -> Any:
+    """The number of columns that it was fitted on; None: unknown."""
+    count = getattr(estimator, "n_features_in_", None)
+    for name in ("num_features", "num_feature"):  # of a booster of XGBoost, of LightGBM
+        method = getattr(estimator, name, None)
+        if count is None and of_library(type(estimator)) is not None and callable(method):
+            count = method()
+    return count
 
 
 def translated(
-    estimator: Any, names: tuple[str, ...] | None, dtype: Any, centre: Centre | None = None
-) -> Any:
-    """(the translation of a whole model, the sources of its columns); raises Untranslatable."""
-    count = getattr(estimator, "n_features_in_", None)
+    estimator: Any,
+    fit: FitFingerprint,
+    names: tuple[str, ...] | None,
+    dtype: Any,
+    centre: Centre | None = None,
+) -> tuple[Translation, tuple[ColumnSource, ...]]:
+    """(the translation of a whole model, the sources of its columns); raises Untranslatable.
+
+    fit: the state in which it is translated, once.
+    """
+    # A user's translation of a class of scikit-learn may hold the estimator, or read other things.
+    if centre is None and not any(map(of_sklearn, _REGISTERED)):
+        use = "translated", names, np.dtype(dtype)
+        return once_a_fit(estimator, fit, use, lambda: _translated(estimator, names, dtype, None))
+    return _translated(estimator, names, dtype, centre)
+
+
+def _translated(
+    estimator: Any, names: tuple[str, ...] | None, dtype: Any, centre: Centre | None
+) -> tuple[Translation, tuple[ColumnSource, ...]]:
+    count = _width(estimator)
     if not isinstance(count, (int, np.integer)):
         raise Untranslatable("it does not say how many columns it was fitted on")
     names = names if names is not None and len(names) == count else None
@@ -224,8 +253,14 @@ def two(positive: Any) -> Any:
     return jnp.stack([1 - positive, positive], axis=1)
 
 
+def only(scores: Any) -> Any:
+    """The only column [R] of scores [R, 1]; scores [R, K] are returned as they are."""
+    return scores[:, 0] if scores.shape[1] == 1 else scores
+
+
 def logistic(scores: Any) -> Any:
-    """Probabilities [R, K] of a binary score [R] by the sigmoid, of several [R, K] by softmax."""
+    """Probabilities [R, K] of a binary score [R] by a sigmoid, of several scores [R, K] by a
+    softmax."""
     return two(jax.nn.sigmoid(scores)) if scores.ndim == 1 else jax.nn.softmax(scores, axis=1)
 
 
@@ -235,5 +270,5 @@ def place(scores: Any) -> Any:
 
 
 def then(head: Head, function: Callable[[Any], Any]) -> Head:
-    """`function` of the answers of a head."""
+    """A head that returns `function` of another head's outputs."""
     return lambda params, rows: function(head(params, rows))

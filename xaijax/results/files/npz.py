@@ -155,8 +155,8 @@ def write_atomically(
 ) -> Path:
     """Writes under a temporary name next to `path`, then renames it; returns the path.
 
-    Readers meanwhile see the old file or the new one, never an incomplete one. Files left by killed
-    writers of the same path are removed. The new file has mode 0600, since it may hold rows.
+    Readers see the old file or the new one, never an incomplete one. Files left by killed writers
+    of the same path are removed. The new file has mode 0600, since it may hold rows.
 
     Raises:
         InputError: the folder of `path` does not exist, or `path` is a folder.
@@ -201,7 +201,7 @@ def _remove_stale(target: Path) -> None:
     removed.
     """
     name = re.compile(rf"\.{re.escape(_stem(target))}\.[0-9a-f]{{32}}\.tmp")
-    for path in [one for one in target.parent.iterdir() if name.fullmatch(one.name)]:
+    for path in [file for file in target.parent.iterdir() if name.fullmatch(file.name)]:
         with contextlib.suppress(OSError):  # gone, locked, not ours, or no locks here: it stays
             if not KEEPS_OPEN:
                 path.unlink()  # refused while a writer has it open
@@ -280,13 +280,13 @@ def decode(value: Any, member: Callable[[str], Any]) -> Any:
         return [decode(item, member) for item in value]
     if not isinstance(value, dict):
         return value
-    mark = next((key for key in value if key.startswith("$")), None)
-    if mark is None:
+    tag = next((key for key in value if key.startswith("$")), None)
+    if tag is None:
         return {key: decode(item, member) for key, item in value.items()}
-    content = value[mark]
+    content = value[tag]
 
-    def again(one: Any) -> Any:
-        return decode(one, member)
+    def again(item: Any) -> Any:
+        return decode(item, member)
 
     made: dict[str, Callable[[], Any]] = {
         "$dict": lambda: {again(k): again(v) for k, v in content},
@@ -301,7 +301,7 @@ def decode(value: Any, member: Callable[[str], Any]) -> Any:
         "$float": lambda: float(content),
         "$bytes": lambda: bytes.fromhex(content),
     }
-    return made[mark]()
+    return made[tag]()
 
 
 def _decode_objects(items: list[Any], shape: Sequence[int]) -> np.ndarray:
@@ -362,8 +362,8 @@ def _encode_scalar(value: np.generic, where: str) -> Any:
 
 
 def _decode_scalar(name: str, digits: str) -> np.generic:
-    (one,) = np.frombuffer(bytes.fromhex(digits), dtype=_dtype(name))
-    return one
+    (number,) = np.frombuffer(bytes.fromhex(digits), dtype=_dtype(name))
+    return number
 
 
 def _encode_time(value: Any, where: str) -> list[Any]:
@@ -386,7 +386,7 @@ def _encode_time(value: Any, where: str) -> list[Any]:
 
 
 def _decode_time(word: str, text: str, fold: int, zone: str | float | None) -> Any:
-    kind = next(one for one in _TIMES if one.__name__ == word)
+    kind = next(time for time in _TIMES if time.__name__ == word)
     if kind is dt.timedelta:
         return kind(*map(int, text.split()))
     if kind is dt.date:

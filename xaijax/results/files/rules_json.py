@@ -42,7 +42,7 @@ def written(
 ) -> str:
     """The JSON text of rules, each as in `Rule.as_dict`; index: that of the instances."""
     facts = {
-        k: [plain(one) for one in v] if isinstance(v, tuple | list) else plain(v)
+        k: [plain(entry) for entry in v] if isinstance(v, tuple | list) else plain(v)
         for k, v in stats.items()
     }
     content = {"format": FORMAT, "schema": SCHEMA, "feature_names": list(names), "stats": facts}
@@ -61,10 +61,10 @@ def _level(level: Any) -> dict[str, Any]:
         labels = values.astype("i8").tolist()
     elif values.dtype.kind in "iufb":
         dtype = {"b": "bool", "f": "float64"}.get(values.dtype.kind, "int64")
-        labels = [plain(one) for one in values.tolist()]
+        labels = [plain(label) for label in values.tolist()]
     else:
         dtype = "str" if dtype == "str" else "object"
-        labels = [plain(one) for one in values.tolist()]
+        labels = [plain(label) for label in values.tolist()]
     name = None if level.name is None else str(level.name)
     return {"dtype": dtype, "name": name, "labels": labels}
 
@@ -84,8 +84,8 @@ def _index(stored: Any, N: int) -> Any:
         fits = isinstance(labels, list) and len(labels) == N
         _need(fits, f"{where}.labels", labels, f"a list of {N} labels")
         values = np.empty(N, object)
-        values[:] = [_value(one, f"{where}.labels[{n}]") for n, one in enumerate(labels)]
-        whole = all(type(one) is int and -(1 << 63) <= one < 1 << 63 for one in labels)
+        values[:] = [_value(label, f"{where}.labels[{n}]") for n, label in enumerate(labels)]
+        whole = all(type(label) is int and -(1 << 63) <= label < 1 << 63 for label in labels)
         _need(whole or dtype not in ("int64", *TIMES), f"{where}.labels", labels, "whole numbers")
         array = values.astype("i8").view(dtype) if dtype in TIMES else values
         levels.append((array, dtype, name))
@@ -130,7 +130,7 @@ def read(text: str | bytes, source: Path | None = None) -> Content:
         names = content["feature_names"]
         _need(_texts(names), "feature_names", names, "a list of texts")
         _need(isinstance(content["rules"], list), "rules", content["rules"], "a list of rules")
-        rules = [_rule(one, f"rules[{i}]", len(names)) for i, one in enumerate(content["rules"])]
+        rules = [_rule(rule, f"rules[{i}]", len(names)) for i, rule in enumerate(content["rules"])]
         stats, provenance = content["stats"], content["provenance"]
         _need(isinstance(stats, dict), "stats", stats, "an object")
         _need(isinstance(provenance, dict), "provenance", provenance, "an object")
@@ -143,7 +143,7 @@ def read(text: str | bytes, source: Path | None = None) -> Content:
     except Exception as error:  # a text from anyone may raise anything
         said = str(error)[:300].rstrip(".")
         said = said if isinstance(error, Unfit) else f"{type(error).__name__}: {said}"
-        raise InputError(f"{what}: {who} is no {kind}: {said}. Save the rules anew.") from None
+        raise InputError(f"{what}: {who} is no {kind}: {said}. Save the rules again.") from None
 
 
 def _decoded(text: str | bytes) -> str:
@@ -175,7 +175,7 @@ def _same_fields(
 
 
 def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
 
 
 def _whole(value: Any) -> bool:
@@ -249,14 +249,14 @@ def _predicate(stored: Any, where: str, F: int) -> Predicate:
         _need(isinstance(stored[1], list), f"{where}[1]", stored[1], "a list of categories")
         values = [_value(v, f"{where}[1][{i}]") for i, v in enumerate(stored[1])]
         return (column, tuple(values))
-    ends = []
+    bounds = []
     for i in (1, 2):
         fits = _number(stored[i]) or stored[i] in OPEN
         _need(fits, f"{where}[{i}]", stored[i], 'a finite number or {"float": "inf"} or "-inf"')
-        ends.append(float(_value(stored[i], where)))
-    if not ends[0] < ends[1]:
+        bounds.append(float(_value(stored[i], where)))
+    if not bounds[0] < bounds[1]:
         raise Unfit(f"{where} is {stored!r:.60}, whose low end is not below its high end")
-    return (column, ends[0], ends[1])
+    return (column, bounds[0], bounds[1])
 
 
 def _value(stored: Any, where: str) -> Any:
@@ -274,7 +274,7 @@ def _value(stored: Any, where: str) -> Any:
 def _fact(stored: Any, key: str) -> Any:
     where = f"stats[{key!r:.60}]"
     if isinstance(stored, list):
-        return tuple(_value(one, where) for one in stored)
+        return tuple(_value(entry, where) for entry in stored)
     return _value(stored, where)
 
 
@@ -283,7 +283,7 @@ def _refuse_unwritable(value: Any, where: str, depth: int = 0) -> None:
     if depth > DEEPEST:
         raise Unfit(f"{where} has more than {DEEPEST} levels")
     if isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            _refuse_unwritable(one, where, depth + 1)
+        for item in value.values() if isinstance(value, dict) else value:
+            _refuse_unwritable(item, where, depth + 1)
     elif isinstance(value, float):
         _need(math.isfinite(value), where, value, "a finite number")

@@ -45,7 +45,7 @@ def one_error(where: str) -> Iterator[None]:
         said = str(error)[:300]
         raise InputError(
             f"{where} is damaged, or was made by something else: {type(error).__name__}"
-            f"{': ' if said else ''}{said}. Save it anew."
+            f"{': ' if said else ''}{said}. Save it again."
         ) from (None if isinstance(error, RecursionError) else error)
 
 

@@ -39,7 +39,7 @@ def engine_of(executor: Any, opened: OpenedTask, timeout: float | None) -> Engin
     if executor is None:
         return Here(opened, timeout)
     if isinstance(executor, int):
-        return Processes(executor)
+        return Processes(executor, opened.devices)
     if isinstance(executor, Ray):
         return executor.engine()
     if hasattr(executor, "nthreads"):  # a Dask Client

@@ -17,13 +17,13 @@ from typing import Any, ClassVar
 from xaijax.core.errors import InputError, SweepIncompleteError
 from xaijax.core.optional import require
 from xaijax.core.process import cores
-from xaijax.sweeps.engines.worker import Lost, Mark, Outcome, attempt, in_pool, in_threads
+from xaijax.sweeps.engines.worker import BegunFile, Lost, Outcome, attempt, in_pool, in_threads
 from xaijax.sweeps.task import Task
 
 RESTART = 60.0  # seconds that a worker of Dask may take to restart
 WAY_OUT = (
-    "What is done is kept; the same call with a new executor goes on. executor=2 starts processes "
-    "that are replaced when they die or a part takes too long."
+    "Finished parts are kept; the same call with a new executor resumes. executor=2 starts "
+    "processes that are replaced when they die or a part takes too long."
 )
 COUNTED = 1.0  # seconds between two counts of the workers of Dask, each a query to its scheduler
 POLLED = 0.5  # seconds between two checks of a future without callbacks
@@ -43,7 +43,7 @@ class _Submitted:
 
     task: Task
     future: Any
-    mark: Mark
+    file: BegunFile
 
     @property
     def hangs(self) -> bool:
@@ -84,8 +84,8 @@ class Futures:
 
     @property
     def _left(self) -> int:
-        # A part that does come back frees its slot.
-        self._hung = [one for one in self._hung if one.hangs]
+        # A hanging part that ends after all frees its slot.
+        self._hung = [entry for entry in self._hung if entry.hangs]
         return self._slots - len(self._hung)
 
     def submit(self, task: Task) -> None:
@@ -99,14 +99,14 @@ class Futures:
                 f"{WAY_OUT}"
             )
         self._tries[task.part] += 1
-        mark = Mark(task, self._tries[task.part])
+        file = BegunFile(task, self._tries[task.part])
         try:
-            future = self._submit(functools.partial(attempt, str(mark.path)), task)
+            future = self._submit(functools.partial(attempt, str(file.path)), task)
         except (BrokenExecutor, RuntimeError) as error:
             raise SweepIncompleteError(
                 f"the executor takes no more parts: {type(error).__name__}: {error}. {WAY_OUT}"
             ) from error
-        self._out[task.part] = _Submitted(task, future, mark)
+        self._out[task.part] = _Submitted(task, future, file)
         self._moved = time.monotonic()
         if hasattr(future, "add_done_callback"):
             future.add_done_callback(lambda done: self._came.put((task.part, done)))
@@ -126,12 +126,12 @@ class Futures:
         """Futures that are done; waits for a moment, or for the first callback."""
         wait = None if deadline is None else max(0.0, deadline - time.monotonic())
         out = [(part, entry.future) for part, entry in self._out.items()]
-        polled = [(part, one) for part, one in out if not hasattr(one, "add_done_callback")]
+        polled = [(part, f) for part, f in out if not hasattr(f, "add_done_callback")]
         if polled:
             wait = POLLED if wait is None else min(POLLED, wait)
-            for part, one in polled:
-                if one.done():
-                    self._came.put((part, one))
+            for part, future in polled:
+                if future.done():
+                    self._came.put((part, future))
         came = []
         try:
             came.append(self._came.get(timeout=wait))
@@ -141,9 +141,9 @@ class Futures:
             pass
         # A cancelled future may still call back when its part was already submitted again.
         out = self._out
-        known = [(n, one) for n, one in came if n in out and out[n].future is one]
+        known = [(n, future) for n, future in came if n in out and out[n].future is future]
         for part, _ in known:
-            self._out.pop(part).mark.forget()
+            self._out.pop(part).file.forget()
             self._moved = time.monotonic()
         return known
 
@@ -156,7 +156,7 @@ class Futures:
         entry = self._out[part]
         if entry.future.done():  # `finished` will return it
             return False
-        runs = entry.mark.seconds()
+        runs = entry.file.seconds()
         if runs is None:
             self._refuse_standstill(seconds)
         if runs is None or runs < seconds:
@@ -164,13 +164,13 @@ class Futures:
         del self._out[part]
         if not self._end(entry.future):
             self._hung.append(entry)
-        entry.mark.forget()
+        entry.file.forget()
         self._moved = time.monotonic()
         return True
 
     def _refuse_standstill(self, seconds: float) -> None:
         """Raises if parts wait behind others that hang; a busy executor is allowed any time."""
-        if any(entry.mark.begun for entry in self._out.values()):
+        if any(entry.file.begun for entry in self._out.values()):
             self._moved = time.monotonic()
         if self._left < self._slots and time.monotonic() - self._moved > seconds:
             raise SweepIncompleteError(
@@ -184,7 +184,7 @@ class Futures:
         return f"took more than timeout= seconds, and cannot be ended from here: {first}{more}"
 
     def _end(self, future: Any) -> bool:
-        """Stops what runs; False if it goes on and its slot is lost.
+        """Stops the running part; False if it cannot be stopped, so that its slot is lost.
 
         Futures without callbacks are those of batch systems, which end their jobs.
         """
@@ -194,7 +194,7 @@ class Futures:
         """Gives up submitted parts; the executor itself belongs to the user."""
         for entry in self._out.values():
             entry.future.cancel()
-            entry.mark.forget()
+            entry.file.forget()
 
 
 def _outcome(future: Any, named: Mapping[str, int]) -> Any:
@@ -204,7 +204,7 @@ def _outcome(future: Any, named: Mapping[str, int]) -> Any:
         return Lost(f"its executor ended: {error}")
     except Exception as error:
         # Ray raises an object of two classes, its own and that of the cause.
-        names = [one.__name__ for one in type(error).__mro__]
+        names = [kind.__name__ for kind in type(error).__mro__]
         if "RayTaskError" in names:
             return getattr(error, "cause", error)
         deaths = next((named[name] for name in names if name in named), 0)
@@ -245,7 +245,7 @@ class Dask(Futures):
 
     @property
     def at_once(self) -> int:
-        """Parts for the workers that are there now: a cluster may start with none, and grow."""
+        """Parts for the current workers: a cluster may start with none, and grow."""
         if time.monotonic() - self._counted > COUNTED:
             if self._closed:
                 raise SweepIncompleteError(
@@ -271,22 +271,22 @@ class Dask(Futures):
         Without a nanny nothing can; the future is then kept, so that Dask counts the thread as
         busy.
         """
-        runs = {one: keys for one, keys in self._client.processing().items() if future.key in keys}
+        runs = {w: keys for w, keys in self._client.processing().items() if future.key in keys}
         known = self._client.scheduler_info()["workers"]
-        if any(not known.get(one, {}).get("nanny") for one in runs):
+        if any(not known.get(worker, {}).get("nanny") for worker in runs):
             return False
         future.cancel(force=True)
         for entry in self._out.values():  # Dask runs them again, later and elsewhere
             if any(entry.future.key in keys for keys in runs.values()):
-                entry.mark.stopped()
+                entry.file.stopped()
         outcomes = self._client.restart_workers(list(runs), RESTART, False) if runs else {}
-        return all(one in ("OK", "removed") for one in outcomes.values())
+        return all(outcome in ("OK", "removed") for outcome in outcomes.values())
 
     def close(self) -> None:
         """Gives up submitted and hanging parts; the user's client may go on."""
         if self._closed:
             for entry in self._out.values():
-                entry.mark.forget()
+                entry.file.forget()
             return
         super().close()
         for entry in self._hung:
@@ -314,10 +314,10 @@ class Ray:
         ray: Any = require("ray", "xaijax[scale]")
         if not ray.is_initialized():
             ray.init(include_dashboard=False, log_to_driver=False)
-        nodes = [one["Resources"] for one in ray.nodes() if one["Alive"]]
-        slots = sum(self._fit(one) for one in nodes)
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        slots = sum(self._fit(node) for node in nodes)
         if not slots:
-            have = "; ".join(f"{one.get('CPU', 0):g} and {one.get('GPU', 0):g}" for one in nodes)
+            have = "; ".join(f"{node.get('CPU', 0):g} and {node.get('GPU', 0):g}" for node in nodes)
             raise InputError(
                 f"executor: xaijax.engines.ray(num_cpus={self.num_cpus:g}, "
                 f"num_gpus={self.num_gpus:g}) fits on no node of the Ray cluster, whose CPUs and "
@@ -328,7 +328,7 @@ class Ray:
     def _fit(self, node: Mapping[str, float]) -> int:
         """Number of parts that run on a node in parallel."""
         needs = {"CPU": self.num_cpus, "GPU": self.num_gpus}
-        return min(int(node.get(name, 0) / one) for name, one in needs.items() if one > 0)
+        return min(int(node.get(name, 0) / needed) for name, needed in needs.items() if needed > 0)
 
 
 class _OfRay(Futures):

@@ -15,11 +15,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar
-
-import jax
 
 from xaijax.sweeps.engines.futures import Futures
 from xaijax.sweeps.engines.worker import THREADS, Lost, boot, read, text_of, write
@@ -36,9 +34,11 @@ class Processes(Futures):
 
     deaths: ClassVar[Mapping[str, int]] = {}  # `Lost` counts them
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, devices: Sequence[Any]) -> None:
+        """devices: of the run, as this process sees them."""
         super().__init__(self._given, count)
-        self._workers = [_Worker(number, count) for number in range(count)]
+        gpus = [device for device in devices if device.platform == "gpu"]
+        self._workers = [_Worker(number, count, gpus) for number in range(count)]
         self._idle = list(self._workers)
         self._busy: dict[Future[Receipt], _Worker] = {}
 
@@ -73,8 +73,8 @@ class Processes(Futures):
 class _Worker:
     """A process, started when it is first needed, and again after it has ended."""
 
-    def __init__(self, number: int, of: int) -> None:
-        self._number, self._of = number, of
+    def __init__(self, number: int, of: int, gpus: Sequence[Any]) -> None:
+        self._number, self._of, self._gpus = number, of, gpus
         self.process: Any = None
         self._talk = threading.Thread()  # writes to its pipes, and reads them
 
@@ -100,7 +100,7 @@ class _Worker:
 
     def _started(self) -> Any:
         cores = _cores(self._number, self._of)
-        environment = dict(os.environ) | dict(_own_gpu(self._number))
+        environment = dict(os.environ) | dict(_own_gpu(self._number, self._gpus))
         if cores is not None:
             environment |= dict.fromkeys(THREADS, str(len(cores)))
         return subprocess.Popen(
@@ -170,16 +170,16 @@ def _cores(number: int, of: int) -> list[int] | None:
     return all_cores[first : first + each]
 
 
-def _own_gpu(number: int) -> Iterator[tuple[str, str]]:
-    """Yields one of several GPUs for each process, in turn.
+def _own_gpu(number: int, gpus: Sequence[Any]) -> Iterator[tuple[str, str]]:
+    """Yields one of the run's GPUs for each process, in turn.
 
     This process, which runs the model a little, holds memory of the first GPU. Workers therefore do
     not take most of their GPU at the start, as JAX would, unless the user sets this.
     """
-    if jax.default_backend() == "gpu":
+    if gpus:
+        place = gpus[number % len(gpus)].local_hardware_id  # among those that this process sees
         seen = os.environ.get("CUDA_VISIBLE_DEVICES")
-        devices = seen.split(",") if seen else [str(d.id) for d in jax.local_devices()]
-        yield "CUDA_VISIBLE_DEVICES", devices[number % len(devices)]
+        yield "CUDA_VISIBLE_DEVICES", seen.split(",")[place] if seen else str(place)
         yield PREALLOCATE, os.environ.get(PREALLOCATE, "false")
 
 

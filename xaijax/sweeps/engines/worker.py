@@ -1,6 +1,6 @@
-"""One try of a part, on any worker: it marks its beginning, and its errors can be pickled.
+"""One try of a part, on any worker: it records its beginning, and its errors can be pickled.
 
-A part has begun when its mark is there, an empty file of the run directory, which all workers see.
+A part has begun when an empty file is in the run directory, which all workers see (`BegunFile`).
 Few engines distinguish a part that runs from one that waits.
 
 A spawned process gets tasks by one pipe and sends outcomes by another. It is started by `boot` and
@@ -83,9 +83,9 @@ def in_pool(driver: int, count: int, function: Callable[..., Any], *args: Any) -
         os.environ.setdefault(name, str(count))
     least: dict[str, int] = {}
     libraries: Any = require("threadpoolctl", "scikit-learn")
-    for one in libraries.threadpool_info():  # for those that are loaded, as they are set
-        kind = one["user_api"]
-        least[kind] = min(count, one["num_threads"], least.get(kind, count))
+    for library in libraries.threadpool_info():  # for those that are loaded, as they are set
+        kind = library["user_api"]
+        least[kind] = min(count, library["num_threads"], least.get(kind, count))
     libraries.threadpool_limits(limits=least)
     return in_threads(count, function, *args)
 
@@ -169,10 +169,10 @@ class Lost(XaiError, RuntimeError):
         self.deaths = deaths  # deaths that the engine itself has seen
 
 
-def attempt(mark: str, task: Task) -> Receipt:
-    """Calls `run`; mark: the file that is there meanwhile. It raises errors that can be pickled."""
+def attempt(path: str, task: Task) -> Receipt:
+    """Calls `run`; path: the file that is there meanwhile. It raises errors that can be pickled."""
     try:
-        _begin(Path(mark))
+        _begin(Path(path))
         return run(task)
     except Exception as error:
         if isinstance(error, OSError) and _while_writing(error):
@@ -182,16 +182,16 @@ def attempt(mark: str, task: Task) -> Receipt:
             raise
         raise able from error
     finally:
-        Path(mark).unlink(missing_ok=True)
+        Path(path).unlink(missing_ok=True)
 
 
-def _begin(mark: Path) -> None:
-    if not mark.parent.is_dir():
+def _begin(path: Path) -> None:
+    if not path.parent.is_dir():
         raise InputError(
-            f"out: {mark.parent} is no directory on {platform.node()}. Give one that all workers "
+            f"out: {path.parent} is no directory on {platform.node()}. Give one that all workers "
             "see."
         )
-    mark.touch()
+    path.touch()
 
 
 def _while_writing(error: OSError) -> bool:
@@ -230,8 +230,8 @@ def text_of(error: BaseException) -> str:
         return f"(its text raises {type(other).__name__})"
 
 
-class Mark:
-    """The driver's view of a mark: since when the part runs, by this machine's clock."""
+class BegunFile:
+    """The file that is there while a part runs; since when it runs, by this machine's clock."""
 
     def __init__(self, task: Task, number: int) -> None:
         # A dot: neither a part, nor another user's file in the directory.

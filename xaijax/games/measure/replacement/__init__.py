@@ -1,10 +1,11 @@
-"""What is in the columns of a player that is absent; a new kind is a file here.
+"""Defines what is in the columns of an absent player; a new kind is a file here.
 
 Reading order:
 
-    rows       rows of a background, or draws; what reads `background=`, `pool=` and `data=`
-    baseline   `Baseline`: one row for all instances, or a function of each
-    base       `Replacement`: donors as codes, with weights; `ReplacementSource`: makes its own
+    rows         rows of a background, or draws; reads `background=`, `pool=` and `data=`
+    tree_paths   `TreePaths`: both children of a split, by the training rows that reached them
+    baseline     `Baseline`: one row for all instances, or a function of each instance
+    base         `Replacement`: donors as codes, with weights; `ReplacementSource`: makes one
 """
 
 # Earlier versions pickled it as a member of this module.

@@ -1,4 +1,4 @@
-"""`Baseline`: one row that stands for "absent", or a function that makes one for each instance."""
+"""`Baseline`: one row that represents "absent", or a function that makes one for each instance."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class BaselineRow(Replacement):
 
 
 class RowOfEach(Replacement):
-    """A row that is made of each instance: that of each, or one donor in their place.
+    """A row made from each instance, or one donor in their place.
 
-    Anchors draws from the rows themselves, row n that of instance n (`Baseline._for_rows`). The
-    engine has one donor in their place; `PerInstanceTable` puts the rows into the instances' codes.
+    Anchors uses the rows themselves, row n for instance n (`Baseline._for_rows`). The engine has a
+    single donor instead, and `PerInstanceTable` puts the rows into the instances' codes.
     """
 
     kind = "function"
     SHARED = False
 
-    def may_change(self, own: np.ndarray) -> np.ndarray:
+    def may_change(self, codes: np.ndarray) -> np.ndarray:
         """See `Replacement`; each instance is compared with its own row."""
-        return agreement_codes(own) != self.bits
+        return agreement_codes(codes) != self.bits
 
     def draw(self, u: np.ndarray, who: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See `Replacement`; nothing is drawn."""
@@ -53,23 +53,23 @@ class RowOfEach(Replacement):
 
 @public_class
 class Baseline(ReplacementSource):
-    """One row that stands for "absent", in place of many background rows.
+    """One row that represents "absent", instead of many background rows.
 
     Give it as `background=` or `pool=`. `Baseline(row)` is that row. `Baseline("median", rows)` and
-    `Baseline("mean", rows)` are one row that is computed from many, column by column.
-    `Baseline(function)` makes a row for each instance: a blurred image, its mean colour, a sentence
-    of masks with its padding kept. It is for `background=` of `Explainer`, `pool=` of
+    `Baseline("mean", rows)` are computed from many rows, column by column. `Baseline(function)`
+    makes a row for each instance: for example a blurred image, its mean colour, or a sentence of
+    mask tokens that keeps its padding. It is accepted by `background=` of `Explainer`, `pool=` of
     `QII` and `perturbation=` of `AnchorExplainer`.
 
     Args:
         row: "median", "mean", or the row itself: an array [F] (or shaped like one instance), a
-            frame of one row, a pandas Series of numbers, or for a model of several arrays a tuple
-            or another container of one row of each. It may also be a function of the rows X, a copy
-            of them as the model takes them, that returns as many of the same shape.
+            frame of one row, a pandas Series of numbers, or for a model of several arrays a
+            container with one row of each. It may also be a function of the rows X (a copy in the
+            model's form) that returns the same number of rows of the same shape.
         rows: rows [B, *F], an array or a frame; with "median" and "mean" only. A frame's column
             that is not numeric gets its most frequent value, the first in sorted order if there are
-            several. A NaN is refused, unless the model was made with allow_nan=True: then it is
-            left out of the median and the mean, as a null of polars is.
+            several. A NaN raises an error, unless the model was made with allow_nan=True: then the
+            median and the mean ignore it, like nulls of polars.
 
     Raises:
         InputError: another word; "median" or "mean" without `rows`; a row with `rows`. It is also
@@ -86,6 +86,8 @@ class Baseline(ReplacementSource):
         >>> explanation.values.round(3), explanation.base_values.round(3)
         (array([[5., 1.]]), array([2.]))
     """
+
+    UNWEIGHTED = "a Baseline is one row"
 
     def __init__(self, row: Any, rows: Rows | None = None) -> None:
         if isinstance(row, str):
@@ -104,9 +106,14 @@ class Baseline(ReplacementSource):
 
     @property
     def of_each(self) -> Callable[[Any], Any] | None:
-        """The function that makes a row for each instance, if that is what was given."""
+        """The function that makes a row for each instance, if one was given."""
         holds_rows = hasattr(self.row, "__array__") or is_tree(self.row)
         return self.row if callable(self.row) and not holds_rows else None
+
+    @property
+    def of_instances(self) -> bool:
+        """See `ReplacementSource.of_instances`."""
+        return self.of_each is not None
 
     def as_rows(self, allow_nan: bool | NanColumns, name: str = "background") -> Any:
         """The one row as a batch: array [1, *F], or a frame of one row."""
@@ -144,17 +151,18 @@ class Baseline(ReplacementSource):
     def _for_rows(
         self, table: CodeTable, rows: Any, allow_nan: bool | NanColumns, argument: str
     ) -> Replacement:
-        """The baseline of these rows, in codes of a table that knows them and it.
+        """The baselines of these rows, in codes of a table that includes both.
 
-        Raises InputError and InputTypeError for a baseline that is not accepted, by the argument.
+        Raises InputError and InputTypeError, which name the argument, for a baseline that is not
+        accepted.
         """
         kind: type[Replacement]
         if self.of_each is None:
-            given, name, count, kind = self.as_rows(allow_nan, argument), argument, 1, BaselineRow
+            donor, name, count, kind = self.as_rows(allow_nan, argument), argument, 1, BaselineRow
         else:
-            given, count, kind = self.of_each(rows_of(rows).copy()), len(rows_of(rows)), RowOfEach
+            donor, count, kind = self.of_each(rows_of(rows).copy()), len(rows_of(rows)), RowOfEach
             name = "what the function of Baseline returned"
-        read = read_by(table).read(given, name, allow_nan, "the data")
+        read = read_by(table).read(donor, name, allow_nan, "the data")
         if len(rows_of(read)) != count:
             raise InputError(f"{name} has {len(rows_of(read)):,} rows; {count:,} are needed.")
         if isinstance(table, FloatTable):
@@ -163,7 +171,8 @@ class Baseline(ReplacementSource):
         return kind(table, codes, np.full(count, 1 / count), None, np.arange(count), count)
 
     def _refuse_several(self, model: Model) -> None:
-        """Rows of a table in place of one row, which only a network could take for an image."""
+        """Refuses rows of a table in place of one row, which only a network could read as an
+        image."""
         if isinstance(self.row, str):
             return
         if model.network or model.input_shape is not None or _of_arrays(self.row):
@@ -180,14 +189,15 @@ class Baseline(ReplacementSource):
 
 
 def baseline_fn_of(background: Any) -> Callable[[Any], Any] | None:
-    """The function of `Baseline(function)`, which makes a row for each instance; None: no such."""
+    """The function of `Baseline(function)`, which makes a row for each instance; None: another
+    background."""
     return background.of_each if isinstance(background, Baseline) else None
 
 
 def _of_arrays(row: Any) -> bool:
-    """Whether a row is one of several arrays: a container, or a tuple that holds more than numbers.
+    """Whether a row has several arrays: a container, or a tuple that holds more than numbers.
 
-    One row of each has an axis less than rows, so that `is_tree` cannot tell.
+    One row of each has one axis fewer than rows, so `is_tree` cannot decide.
     """
-    several = isinstance(row, tuple) and any(np.ndim(one) > 0 for one in jax.tree.leaves(row))
+    several = isinstance(row, tuple) and any(np.ndim(item) > 0 for item in jax.tree.leaves(row))
     return several or isinstance(row, Mapping) or is_tree(row)

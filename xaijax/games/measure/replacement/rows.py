@@ -1,4 +1,4 @@
-"""Donors that are rows, and what reads `background=`, `pool=` of QII and `data=` of Anchors."""
+"""Donors that are rows; reads `background=`, `pool=` of QII and `data=` of Anchors."""
 
 from __future__ import annotations
 
@@ -26,28 +26,36 @@ class BackgroundRows(Replacement):
 
 
 class DrawnReplacement(Replacement):
-    """Rows that somebody drew, to be taken in order."""
+    """Rows from a sampler, to be taken in order."""
 
     kind = "sampler"
     SHARED = False
 
 
 KINDS = {
-    one.kind: one for one in (BackgroundRows, BaselineRow, DrawnReplacement, RowOfEach)
-}  # by what results record
+    cls.kind: cls for cls in (BackgroundRows, BaselineRow, DrawnReplacement, RowOfEach)
+}  # its name in results
 
 
-def replacement_of(model: Model, background: Any, weights: Any, X: Any = None) -> Replacement:
+def replacement_of(
+    model: Model, background: Any, weights: Any, X: Any = None, hybrids: bool = True
+) -> Replacement:
     """Reads the `background=` argument for a model.
 
-    X: the instances, if the background is a function of them (`Baseline.of_each`).
+    X: the instances, if the background needs them. hybrids: whether hybrids are needed, which
+    `TreePaths` cannot make.
 
     Raises InputError and InputTypeError for rows, names, shapes or weights that are not accepted.
     """
     background, weights = weighted_rows(background, weights)
     if isinstance(background, ReplacementSource):
         if weights is not None:
-            raise InputError("weights belong to background rows; a Baseline is one row.")
+            raise InputError(f"weights belong to background rows; {background.UNWEIGHTED}.")
+        if hybrids and not background.HYBRIDS:
+            raise InputError(
+                f"background={background!r} has no rows to replace columns by, which this method "
+                "needs: xaijax.Explainer alone takes it. Give background rows."
+            )
         return background.replacement(model, X)
     if callable(background) and not hasattr(background, "__array__"):
         raise InputTypeError(
@@ -60,7 +68,7 @@ def replacement_of(model: Model, background: Any, weights: Any, X: Any = None) -
 
 
 def pool_of(model: Model, data: Any, weights: Any) -> Replacement:
-    """Reads the `data=` and `weights=` of Anchors: the rows that perturbations are made of.
+    """Reads the `data=` and `weights=` of Anchors: the rows for perturbations.
 
     Raises InputError and InputTypeError as `replacement_of`.
     """
@@ -76,8 +84,8 @@ def pool_of(model: Model, data: Any, weights: Any) -> Replacement:
 
 
 def weighted_rows(background: Any, weights: Any, name: str = "background") -> tuple[Any, Any]:
-    """(rows, weights) of what is given as rows: those of `xaijax.background` and of `shap.kmeans`
-    bring weights of their own.
+    """(rows, weights) of a background; results of `xaijax.background` and of `shap.kmeans` have
+    their own weights.
 
     Raises InputError if weights are given as well.
     """
@@ -98,15 +106,15 @@ def intervention_of(
     """Reads the `pool=` of QII: donor rows, or a `Baseline`, read by the table of the data.
 
     kind: "rows", "baseline", "sampler" if the rows are draws, to be taken in order, or "function"
-    if pool is a row in place of the baselines that instances have for themselves.
+    if pool is a single row instead of the instances' own baselines.
 
     Raises InputError and InputTypeError as `replacement_of`.
     """
     constant = isinstance(pool, Baseline)
     if constant and weights is not None:
         raise InputError("pool_weights belong to pool rows; a Baseline is one row.")
-    given = pool.as_rows(model.allow_nan, "pool") if constant else pool
-    rows = table.read(given, "pool", model.allow_nan, "the data")
+    pool_rows = pool.as_rows(model.allow_nan, "pool") if constant else pool
+    rows = table.read(pool_rows, "pool", model.allow_nan, "the data")
     checked = checks.row_weights(weights, len(rows_of(rows)), "pool_weights", "the pool")
     return KINDS[kind].of(model, table, rows, checked)
 
@@ -117,12 +125,12 @@ def with_own(
     players: Players | PerInstancePlayers,
     baseline_fn: Callable[[Any], Any] | None,
 ) -> tuple[Replacement, Players]:
-    """(donors, players) of codes that say what each instance has; see `PerInstanceTable`.
+    """(donors, players) of codes with per-instance players or baselines; see `PerInstanceTable`.
 
-    baseline_fn(rows) -> the baseline of each; None: absent players take the donors' entries.
+    baseline_fn(rows) -> the baseline of each row; None: absent players take the donors' entries.
     """
-    own = isinstance(players, PerInstancePlayers)
-    if not own and baseline_fn is None:
+    per_instance = isinstance(players, PerInstancePlayers)
+    if not per_instance and baseline_fn is None:
         return donors, players
     if isinstance(donors.table, CodedTable):
         raise InputError(

@@ -17,9 +17,9 @@ from xaijax.core.checks import warn_slow
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.process import before_jax
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
-from xaijax.games.engine.dispatch import placed
+from xaijax.games.engine.dispatch import placed, refuse_described
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.plan import limits_of, refuse_described
+from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
@@ -29,9 +29,9 @@ from xaijax.methods import record
 from xaijax.methods.derivatives.gradients import reading, slopes
 from xaijax.methods.derivatives.gradients import run as programs
 from xaijax.methods.derivatives.gradients.space import Between, LineSpace, Pair, space_of
-from xaijax.methods.progress import progress_bar
+from xaijax.methods.record import progress_bar
 from xaijax.models import gradient_class
-from xaijax.players.players import PerInstancePlayers, Players, column_labels
+from xaijax.players.players import Players, column_labels
 from xaijax.results.describe_question import output_question
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import Fingerprint, fingerprint_of, output_names
@@ -84,7 +84,8 @@ class GradientExplainer:
         players: as for `Explainer`: the value of a group is the sum over its entries. Entries
             numbered -1 stay as they are in the instance, in the base value too.
         weights: float [B] or None. Weights of the background rows. None: equal weights.
-        {limits}
+        {batch_size}
+        {memory}
 
     Returns:
         A callable: `explainer(X)` gives an `Explanation`; see `__call__`.
@@ -151,8 +152,8 @@ class GradientExplainer:
         said = [self.model.name, f"path={self.path!r}"]
         if self._evaluator is not None:
             donors = self._evaluator.engine.replacement
-            one = donors.rows_given == 1
-            said += ["one baseline" if one else f"{donors.count:,} background rows"]
+            single = donors.rows_given == 1
+            said += ["one baseline" if single else f"{donors.count:,} background rows"]
             said += [f"{self.players.count:,} players"]
         how = f"steps={self.steps}" if self.samples is None else f"samples={self.samples}"
         return f"GradientExplainer({', '.join([*said, how])})"
@@ -203,7 +204,7 @@ class GradientExplainer:
             if outputs is not None:
                 place = (largest(full) if names is None else names).astype(np.int64)
                 work = replace(work, column=place[:, 0].astype(np.int32))
-                full, base = (np.take_along_axis(one, place, axis=1) for one in (full, base))
+                full, base = (np.take_along_axis(array, place, axis=1) for array in (full, base))
             values, variances = run.values(work, bar.update)
         slopes.refuse_not_finite(values, allowed)
         slopes.warn_of_steps(values, full, base, run.lines.drawn)
@@ -240,7 +241,7 @@ class GradientExplainer:
             structure=run.space.name,
             tile=run.sizes.rows,
             model_calls=sum(runs.values()),
-            shares=run.sizes.held,
+            shares=run.held(N),
             programs=compiled.lacking(recipes, runs),
             backend="jax",
         )
@@ -319,9 +320,7 @@ class GradientExplainer:
         rows = table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.engine.devices)
         N = len(rows_of(rows))
-        if isinstance(self.players, PerInstancePlayers):
-            self.players.refuse_others(N)
-        self.players.refuse_unclear(N)
+        self.players.refuse_others(N)
         names = None if outputs is None else record.target_columns(self.model, outputs, rows)
         _, codes = evaluator.encoded(rows)
         slopes.refuse_host(evaluator.engine.model)
@@ -435,7 +434,7 @@ def explanation(
 
 def _digests(run: programs.GradientPrograms) -> dict[str, str | None]:
     donors = run.engine.replacement.digest.hexdigest()
-    return {"fingerprint": donors, "model_fingerprint": run.engine.mark}
+    return {"fingerprint": donors, "model_fingerprint": run.engine.model_fingerprint}
 
 
 def _provenance(
@@ -451,5 +450,5 @@ def _provenance(
         "samples": explainer.samples,
         "estimator": run.estimator,
         **record.background(engine.replacement),
-        **record.sizes(engine.model, explainer.players, len(work), run.players),
+        **record.sizes(engine, explainer.players, len(work), run.players),
     }

@@ -62,27 +62,27 @@ def donors_of(
     if not embedded:
         return _of_floats(replacement_of(model, background, weights, X))
     background, weights = weighted_rows(background, weights)
-    given, kind = background, "rows"
+    rows, kind = background, "rows"
     if isinstance(background, Baseline):
         kind = "baseline" if background.of_each is None else "function"
-        given = X if kind == "function" else background.as_rows(False)
+        rows = X if kind == "function" else background.as_rows(False)
         if isinstance(background.row, str) and _whole(background.rows):
             raise InputError(
                 f"background is the {background.row} of rows of whole numbers, and may lie between "
                 "two of them. Give one row, of padding say, as row[None]."
             )
-    if not _whole(given):
+    if not _whole(rows):
         return _of_floats(replacement_of(model, background, weights, X))
     if kind != "rows" and weights is not None:
         raise InputError("weights belong to background rows; a Baseline is one row.")
-    array = np.asarray(given)
+    array = np.asarray(rows)
     array = array[:1] if kind == "function" else array
     checks.rows_of(array, "background", array.shape[1:] if array.ndim > 2 else None)
     table = WholeTable(array.shape[1:], WHOLE, None)
     codes = table.encode(table.read(array, "background", False))[1]
-    own, total = checks.row_weights(weights, len(codes))
-    row = np.flatnonzero(own > 0)
-    return KINDS[kind](table, codes[row], own[row], total, row, len(codes))
+    shares, total = checks.row_weights(weights, len(codes))
+    row = np.flatnonzero(shares > 0)
+    return KINDS[kind](table, codes[row], shares[row], total, row, len(codes))
 
 
 def _of_floats(donors: Replacement) -> Replacement:
@@ -110,7 +110,7 @@ def refuse_nan(codes: np.ndarray, name: str) -> None:
     """Raises InputError for a NaN in rows of codes."""
     if codes.dtype.kind != "f" or not np.isnan(codes).any():
         return
-    row, column = (int(one) for one in np.argwhere(np.isnan(codes))[0])
+    row, column = (int(place) for place in np.argwhere(np.isnan(codes))[0])
     raise InputError(
         f"{name} contains NaN at row {row}, column {column}: no line goes to it. Fill it."
     )
@@ -149,11 +149,11 @@ def baseline_fn(
 ) -> np.ndarray:
     """Codes [N, C] of the baselines that a function makes from rows, as they were read."""
     name = "what the function of Baseline returned"
-    found = donors.table.read(made(rows_of(rows).copy()), name, allow_nan, "X")
-    given, own = len(rows_of(rows)), len(rows_of(found))
-    if given != own:
-        raise InputError(f"{name} has {own:,} rows; X has {given:,}. Return one for each.")
-    codes = np.asarray(donors.table.encode(found)[1])
+    baselines = donors.table.read(made(rows_of(rows).copy()), name, allow_nan, "X")
+    count, returned = len(rows_of(rows)), len(rows_of(baselines))
+    if count != returned:
+        raise InputError(f"{name} has {returned:,} rows; X has {count:,}. Return one for each.")
+    codes = np.asarray(donors.table.encode(baselines)[1])
     refuse_nan(codes, name)
     return codes
 
@@ -163,7 +163,7 @@ class Work:
     """The instances of one call."""
 
     codes: Any  # [N, C], an array or a memory map that is read when sliced
-    own: np.ndarray | None = None  # [N, C], the baseline of each instance
+    baselines: np.ndarray | None = None  # [N, C], the baseline of each instance
     owner: np.ndarray | None = None  # int32 [C] or [N, C], see `owner_of`
     column: np.ndarray | None = None  # int32 [N], the output of each instance; None: all outputs
 

@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, Placement, ProgramRecipe, shape
 from xaijax.games.engine.dispatch import THREADS as AT_WORK
+from xaijax.games.engine.dispatch import Dispatches, Placement, ProgramRecipe, shape
 from xaijax.games.engine.evaluator import Engine
-from xaijax.games.engine.plan import refuse_larger
+from xaijax.games.engine.plan import fitting_tile, refuse_larger, refuse_shares, waiting
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model
 from xaijax_kernels import sizes
@@ -111,16 +111,17 @@ class GradientPrograms:
         self, work: Work, done: Callable[[int], object]
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """(values [N, P, K], variances of drawn ones), float64; done(model rows) as they come."""
-        program = self.engine.compiled.program(self.recipe(work))
-        queue = Dispatches(self.placement.mesh, self.engine.clock, self._groups_of(len(work)))
+        program, ahead = self.engine.compiled.with_ahead(self.recipe(work))
+        T = self._groups_of(len(work))
+        queue = Dispatches(self.placement.mesh, self.engine.clock, T, ahead)
         values = np.zeros((len(work), self.players, self._shape(work).found))
         spread = np.zeros_like(values) if self.lines.drawn else None
-        for one in queue.run(program, (self.params,), self._work(work)):
-            here, rows = one.asked
-            for total, part in zip((values, spread), one.read(), strict=True):
+        for dispatch in queue.run(program, (self.params,), self._work(work)):
+            chunk, rows = dispatch.asked
+            for total, part in zip((values, spread), dispatch.read(), strict=True):
                 if total is not None:  # otherwise zeros, which mean no variances
-                    found = part.reshape(-1, *part.shape[2:])
-                    total[here] += found[: here.stop - here.start]
+                    flat = part.reshape(-1, *part.shape[2:])
+                    total[chunk] += flat[: chunk.stop - chunk.start]
             done(rows)
         return values, spread
 
@@ -128,7 +129,22 @@ class GradientPrograms:
         """Number of calls of the program for N instances, without those for answers."""
         s, lines = self.sizes, len(self.lines.donor)
         together = self._groups_of(N) * s.instances
-        return -(-N // together) * -(-lines // (s.turns * s.lines))
+        return -(-N // together) * -(-lines // (s.line_tiles * s.lines))
+
+    @property
+    def ahead(self) -> int:
+        """Dispatches whose results wait while one is read, as many as the memory holds."""
+        return waiting(sum(self.sizes.held(self.sizes.groups).values()), self.engine.memory)
+
+    def held(self, N: int) -> dict[str, int]:
+        """The bytes of what is under way for N instances: a tile in each thread at work, and the
+        instances and lines of all dispatches.
+        """
+        count, each = min(self.ahead + 1, self.dispatches(N)), self.sizes.held(self._groups_of(N))
+        return {
+            "tile": min(AT_WORK, count) * each["tile"],
+            "answers": count * each["answers"],
+        }
 
     def _groups_of(self, N: int) -> int:
         """The number U for N instances: fewer for a small question if all turns are made."""
@@ -142,7 +158,7 @@ class GradientPrograms:
         s, place, lines = self.sizes, self.placement, self._shape(work)
         donors = self.engine.replacement
         dtype, codes, C = self._dtype, donors.dtype, donors.columns
-        U, n, V, D, S = self._groups_of(len(work)), s.instances, s.turns, s.lines, s.steps
+        U, n, V, D, S = self._groups_of(len(work)), s.instances, s.line_tiles, s.lines, s.steps
         x = shape(place.split, U, n, C, dtype=codes)
         starts = None if lines.own else shape(place.same, V, D, C, dtype=codes)
         places = shape(place.same, V, D, S, dtype=dtype)
@@ -152,13 +168,13 @@ class GradientPrograms:
             of_each = shape(place.split, U, n, C) if each else None
             owner = None if each else shape(place.same, C)
         column = shape(place.split, U, n) if lines.chosen else None
-        counts, turns = shape(place.split, place.mesh.size), shape(place.same)
+        counts, line_tiles = shape(place.split, place.mesh.size), shape(place.same)
         tiles = x, x if lines.own else None, of_each, column
         head = self.space.head(self.engine, s.rows)
         run = partial(_values, (self.space.lift, head, lines, place.mesh))
-        arguments = self.params, counts, tiles, starts, places, places, owner, turns
+        arguments = self.params, counts, tiles, starts, places, places, owner, line_tiles
         key = "line values", lines, self.space.key
-        return ProgramRecipe(key, run, arguments, WHAT, LESS, LOOK_AHEAD, results=place.results)
+        return ProgramRecipe(key, run, arguments, WHAT, LESS, self.ahead, results=place.results)
 
     @property
     def _dtype(self) -> np.dtype:
@@ -175,7 +191,7 @@ class GradientPrograms:
             self.outputs,
             self.space.entries,
             pulls=self.space.pulls,
-            own=work.own is not None,
+            own=work.baselines is not None,
             pairs=self.lines.drawn,
             chosen=work.column is not None,
         )
@@ -183,19 +199,19 @@ class GradientPrograms:
     def _work(self, work: Work) -> Iterator[tuple[Any, ...]]:
         """Yields each dispatch: its instances and their model rows, its groups, and its lines."""
         s, N, E = self.sizes, len(work), len(self.lines.donor)
-        together, at_once = self._groups_of(N) * s.instances, s.turns * s.lines
+        together, at_once = self._groups_of(N) * s.instances, s.line_tiles * s.lines
         each = work.owner is not None and work.owner.ndim == 2
-        of_rows = work.codes, work.own, work.owner if each else None, work.column
+        owner, shared = None if each else work.owner, work.baselines is None
+        of_rows = work.codes, work.baselines, work.owner if each else None, work.column
         for first in range(0, N, together):
-            here = slice(first, min(N, first + together))
-            tiles = tuple(None if rows is None else self._groups(rows[here]) for rows in of_rows)
+            chunk = slice(first, min(N, first + together))
+            tiles = tuple(None if rows is None else self._groups(rows[chunk]) for rows in of_rows)
             for begin in range(0, E, at_once):
                 lines = min(at_once, E - begin)
                 donors, *places = self._places(begin)
-                turns = np.int32(-(-lines // s.lines))
-                asked = here, (here.stop - first) * lines * s.steps
-                owner = None if each else work.owner
-                yield asked, tiles, None if work.own is not None else donors, *places, owner, turns
+                line_tiles = np.int32(-(-lines // s.lines))
+                chunk_rows = chunk, (chunk.stop - first) * lines * s.steps
+                yield chunk_rows, tiles, donors if shared else None, *places, owner, line_tiles
 
     def _groups(self, rows: Any) -> np.ndarray:
         """Rows [U, n, ..] of some instances [m, ..], padded with the last one."""
@@ -206,12 +222,12 @@ class GradientPrograms:
     def _places(self, begin: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(donors [V, D, C], points and weights [V, D, S]) of the lines from `begin` on."""
         s, donors = self.sizes, self.engine.replacement.for_loops
-        part = self.lines.part(begin, s.turns * s.lines)
+        part = self.lines.part(begin, s.line_tiles * s.lines)
         times, weights = (
-            one.reshape(s.turns, s.lines, s.steps).astype(self._dtype)
-            for one in (part.times, part.weights)
+            array.reshape(s.line_tiles, s.lines, s.steps).astype(self._dtype)
+            for array in (part.times, part.weights)
         )
-        return donors[part.donor].reshape(s.turns, s.lines, -1), times, weights
+        return donors[part.donor].reshape(s.line_tiles, s.lines, -1), times, weights
 
 
 Shared = tuple[Any, Any, LineShape, Any]
@@ -222,16 +238,16 @@ def _values(shared: Shared, params: Any, counts: Any, tiles: Any, donors: Any, *
 
     shared: lift, head, shape and mesh; rest: points, weights, owner and the number of tiles.
     """
-    x, own, of_each, column = tiles
-    times, weights, owner, turns = rest
-    starts, owner = (donors if own is None else own), (owner if of_each is None else of_each)
-    lines = x, starts, times, weights, owner, column, counts, turns
+    x, starts, of_each, column = tiles
+    times, weights, owner, line_tiles = rest
+    starts, owner = (donors if starts is None else starts), (owner if of_each is None else of_each)
+    lines = x, starts, times, weights, owner, column, counts, line_tiles
     return line_values(*shared, params, *lines)
 
 
 def base_rows(run: GradientPrograms, work: Work) -> int:
     """Number of model rows for the answers at the starts of the lines."""
-    if work.own is not None:
+    if work.baselines is not None:
         return len(work)
     B = run.engine.replacement.count
     return B if _stays(run, work) is None else len(work) * B
@@ -242,16 +258,16 @@ def base_answers(run: GradientPrograms, work: Work) -> np.ndarray:
     K].
     """
     donors, weights = run.engine.replacement.for_loops, run.engine.replacement.weights
-    stays = _stays(run, work)
+    stays, baselines = _stays(run, work), work.baselines
     if stays is None:
-        shared = work.own is None
-        return weights[None] @ run.answers(donors) if shared else run.answers(work.own)
-    B = 1 if work.own is not None else len(donors)
+        shared = baselines is None
+        return weights[None] @ run.answers(donors) if shared else run.answers(baselines)
+    B = 1 if baselines is not None else len(donors)
     together, out = max(1, run.sizes.rows // B), []
     for first in range(0, len(work), together):
         x = np.asarray(work.codes[first : first + together])[:, None]  # [m, 1, C]
         keep = np.broadcast_to(stays, (len(work), donors.shape[1]))[first : first + together, None]
-        start = donors[None] if work.own is None else work.own[first : first + together, None]
+        start = donors[None] if baselines is None else baselines[first : first + together, None]
         rows = np.where(keep, x, start)
         answers = run.answers(rows.reshape(-1, rows.shape[-1])).reshape(*rows.shape[:2], -1)
         out.append(np.einsum("mbk,b->mk", answers, weights))
@@ -276,7 +292,7 @@ class GradientSizes:
     lines: int  # D
     steps: int  # S
     groups: int  # U
-    turns: int  # V
+    line_tiles: int  # V
     bytes_per_row: int  # of a tile at work
     row_bytes: int  # of codes and values of one instance, or one line
 
@@ -285,14 +301,12 @@ class GradientSizes:
         """The number R of rows."""
         return self.instances * self.lines * self.steps
 
-    @property
-    def held(self) -> dict[str, int]:
-        """The bytes of the dispatches under way: a tile at work of each, which is what
-        `Compiled.program` counts, and their instances and lines.
+    def held(self, groups: int) -> dict[str, int]:
+        """The bytes of one dispatch of this number of groups: a tile at work, and its instances and
+        lines.
         """
-        rows, lines = self.groups * self.instances, self.turns * self.lines
-        each = {"tile": self.rows * self.bytes_per_row, "answers": (rows + lines) * self.row_bytes}
-        return {share: (LOOK_AHEAD + 1) * size for share, size in each.items()}
+        rows, lines = groups * self.instances, self.line_tiles * self.lines
+        return {"tile": self.rows * self.bytes_per_row, "answers": (rows + lines) * self.row_bytes}
 
 
 def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
@@ -309,11 +323,10 @@ def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
     # The numbers of a row's forward pass are kept for the backward pass, which makes as many again.
     per_row = int(codes.itemsize * (2 * numbers_made(jaxpr, traced) + 4 * C))
     rows = limits.tile or _rows(jaxpr, traced, codes, platform, each)
-    while limits.tile is None and rows > 1 and rows > memory.fits("tile", per_row):
-        rows //= 2
+    rows = limits.tile or fitting_tile(rows, per_row, memory, least=1)
     least = 2 if even else 1
-    what = f"a tile of {max(rows, least)} rows and their gradients in each of {AT_WORK} dispatches"
-    refuse_larger(AT_WORK * max(rows, least) * per_row, what, memory)
+    what = f"a tile of {max(rows, least)} rows and their gradients"
+    refuse_larger(max(rows, least) * per_row, what, memory)
     S = min(steps, rows)
     S = -(-steps // -(-steps // S))  # evenly, as in `Lines.cut`
     every = lines * -(-steps // S)
@@ -328,7 +341,9 @@ def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
     P, row_bytes = engine.players.count, codes.itemsize * (2 * C + 2 * outputs * C)
     fits = max(1, min(HELD, memory.fits("results", codes.itemsize)) // (n * max(C, P) * outputs))
     U = max(1, min(T // V, fits))
-    return GradientSizes(n, D, S, -(-U // devices) * devices, V, per_row, row_bytes)
+    made = GradientSizes(n, D, S, -(-U // devices) * devices, V, per_row, row_bytes)
+    refuse_shares(made.held(made.groups), memory)
+    return made
 
 
 def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> int:
@@ -404,7 +419,7 @@ def drawn(donor_weights: np.ndarray, samples: int, seed: int) -> Lines:
     in each. The draws are independent, so their difference estimates the variance of their mean.
     """
     donor = Wheel(donor_weights).places(seed, (LINES,), 0, samples)
-    stretch = np.arange(samples) // 2
-    times = (stretch + fractions(seed, (PLACES,), samples)) / (samples // 2)
+    stratum = np.arange(samples) // 2
+    times = (stratum + fractions(seed, (PLACES,), samples)) / (samples // 2)
     weights = np.full((samples, 1), 1 / samples)
     return Lines(donor, times[:, None], weights, drawn=True)

@@ -128,7 +128,7 @@ def _steps(jaxpr: Any) -> Iterator[str]:
         yield equation.primitive.name
         yield str(equation.params.get("name", ""))
         for value in equation.params.values():
-            for one in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(one, "jaxpr", one)
+            for part in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(part, "jaxpr", part)
                 if hasattr(inner, "eqns"):
                     yield from _steps(inner)

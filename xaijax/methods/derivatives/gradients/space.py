@@ -86,9 +86,9 @@ def trace_of(engine: Engine, rows: int) -> Traced:
     """The model's single trace for tiles of this number of rows."""
     donors, apply = engine.replacement, engine.model.apply
     assert apply is not None
-    given = jax.ShapeDtypeStruct((rows, *donors.table.shape), donors.dtype)
+    sample = jax.ShapeDtypeStruct((rows, *donors.table.shape), donors.dtype)
     params, look = engine.model.params, engine.findings.look
-    return engine.compiled.trace(("model",), apply, params, given, look, _mesh(engine))
+    return engine.compiled.trace(("model",), apply, params, sample, look, _mesh(engine))
 
 
 def _mesh(engine: Engine) -> Mesh:
@@ -105,11 +105,11 @@ def whole_model(engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
 class Pair:
     """A model in two halves, with lines between them."""
 
-    def __init__(self, given: tuple[Any, ...]) -> None:
-        """given: (embed, head); raises InputError and InputTypeError for anything else."""
-        if len(given) != 2:
-            raise InputError(f"model: a pair (embed, head) is needed, got {len(given)} things.")
-        self.embed, self.inner = given
+    def __init__(self, pair: tuple[Any, ...]) -> None:
+        """pair: (embed, head); raises InputError and InputTypeError for anything else."""
+        if len(pair) != 2:
+            raise InputError(f"model: a pair (embed, head) is needed, got {len(pair)} things.")
+        self.embed, self.inner = pair
         if hasattr(self.embed, "probe") or not callable(self.embed):
             raise InputTypeError(
                 "model: embed of (embed, head) must be a function of jax.numpy, no Model, got "
@@ -164,18 +164,18 @@ class Between(LineSpace):
 
     def head(self, engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
         """See `LineSpace.head`."""
-        kept, params = engine.compiled.kept, engine.model.params
+        programs, params = engine.compiled.cache, engine.model.params
         mesh = _mesh(engine)
         name = "trace", "head", self.key, rows, mesh.abstract_mesh
-        if name not in kept:
+        if name not in programs:
             made = self.shapes(params, rows, engine.replacement.for_loops)
-            kept[name] = Traced(self._pair.inner.apply, params, made, mesh=mesh)
-        return kept[name]
+            programs[name] = Traced(self._pair.inner.apply, params, made, mesh=mesh)
+        return programs[name]
 
     def shapes(self, params: Any, rows: int, codes: np.ndarray) -> Any:
         """The result of embed for this number of rows: shapes in place of arrays."""
-        given = jax.ShapeDtypeStruct((rows, codes.shape[1]), codes.dtype)
-        return jax.eval_shape(self.lift, params, given)
+        sample = jax.ShapeDtypeStruct((rows, codes.shape[1]), codes.dtype)
+        return jax.eval_shape(self.lift, params, sample)
 
     def refuse(self, params: Any, codes: np.ndarray, owner: np.ndarray | None, P: int) -> None:
         """Raises InputError if the result of embed does not fit, without running anything.
@@ -191,24 +191,24 @@ class Between(LineSpace):
         wanted = jax.tree.structure(0) if layout is None else layout.structure
         leaves = jax.tree.leaves(made)
         same = jax.tree.structure(made) == wanted and all(
-            one.shape[: 1 + len(shape)] == (rows, *shape)
-            for one, shape in zip(leaves, shapes, strict=True)
+            leaf.shape[: 1 + len(shape)] == (rows, *shape)
+            for leaf, shape in zip(leaves, shapes, strict=True)
         )
         if not same:
-            told = jax.tree.map(lambda one: ("R", *one.shape[1:]), made)
+            returned = jax.tree.map(lambda leaf: ("R", *leaf.shape[1:]), made)
             needed = [("R", *shape, "...") for shape in shapes]
             raise InputError(
                 "model: embed must return arrays in the container of X, each with the axes of its "
-                f"leaf first, {needed}; it returned {told}."
+                f"leaf first, {needed}; it returned {returned}."
             )
         names = ("X",) if layout is None else layout.names
         first = 0
-        for name, one, count in zip(names, leaves, self.entries, strict=True):
+        for name, leaf, count in zip(names, leaves, self.entries, strict=True):
             stays = owner is not None and bool((owner[..., first : first + count] == P).all())
             first += count
-            floats = np.issubdtype(one.dtype, np.floating) or "float" in str(one.dtype)
+            floats = np.issubdtype(leaf.dtype, np.floating) or "float" in str(leaf.dtype)
             if not floats and not stays:
                 raise InputError(
-                    f"model: embed leaves {name!r} as {one.dtype}, and between whole numbers there "
-                    "is no line. Embed it too, or number it -1 in players=."
+                    f"model: embed leaves {name!r} as {leaf.dtype}, and between whole numbers "
+                    "there is no line. Embed it too, or number it -1 in players=."
                 )

@@ -1,10 +1,13 @@
-"""Translations of scikit-learn's estimators, a file per family; importing them registers them.
+"""Translations of fitted estimators, a file per family; importing them registers them.
 
-None imports scikit-learn: classes are known by name, and fitted numbers are read as attributes.
+None imports a model's library: classes are known by name, and fitted numbers are read from
+attributes, or from the library's own dump.
 
 Reading order:
 
     composition       Pipelines and ColumnTransformers
+    ensembles         bags, votes, stacks, one model for each target or class
+    boosters          boosters of XGBoost, LightGBM and CatBoost
     preprocessing     scalers, imputers and encoders
     linear            linear and logistic models
     naive_bayes       naive Bayes
@@ -14,7 +17,9 @@ Reading order:
     trees             decision trees, forests and boosted trees, as arrays
 """
 
+from xaijax.models.translations.families import boosters as boosters
 from xaijax.models.translations.families import composition as composition
+from xaijax.models.translations.families import ensembles as ensembles
 from xaijax.models.translations.families import linear as linear
 from xaijax.models.translations.families import naive_bayes as naive_bayes
 from xaijax.models.translations.families import neighbours as neighbours

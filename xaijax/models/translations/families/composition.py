@@ -1,4 +1,4 @@
-"""Pipelines, ColumnTransformers, searches: translations in a row, side by side, and chosen.
+"""Translates Pipelines, ColumnTransformers and searches.
 
 Letters: R rows.
 """
@@ -25,12 +25,12 @@ from xaijax.tables.table import Untranslatable
 
 @translates("Pipeline", mixed=True)
 def pipeline(estimator: Any, columns: Columns) -> Translation:
-    """The heads of the last step, on what the steps before it make."""
+    """The heads of the last step, on the outputs of the steps before it."""
     if asks_thresholds(chosen(estimator.steps[-1][1])):
         try:
             return _chained(estimator, columns.for_thresholds())
         except Untranslatable:
-            pass  # a step reads what a scaler makes: then that is made
+            pass  # a step reads a scaler's outputs, so they are computed
     return _chained(estimator, columns)
 
 
@@ -39,29 +39,29 @@ def _chained(estimator: Any, columns: Columns) -> Translation:
     for _, step in estimator.steps:
         if step is None or step == "passthrough":
             continue
-        found = translation(step, columns)
-        steps.append(found)
-        if found.outputs is not None:
-            columns = found.outputs
+        translated = translation(step, columns)
+        steps.append(translated)
+        if translated.outputs is not None:
+            columns = translated.outputs
     *before, last = steps
     params = tuple(step.params for step in steps)
 
     def made(params: Any, rows: Any) -> Any:
-        for step, own in zip(before, params, strict=False):
-            rows = step.heads["transform"](own, rows)
+        for step, step_params in zip(before, params, strict=False):
+            rows = step.heads["transform"](step_params, rows)
         return rows
 
     def head(word: str, params: Any, rows: Any) -> Any:
         return last.heads[word](params[-1], made(params, rows))
 
     heads: dict[str, Head] = {word: partial(head, word) for word in last.heads}
-    own = last.undecided
+    ties_of_last = last.undecided
 
     def undecided(rows: np.ndarray) -> np.ndarray:
-        assert own is not None
-        return own(np.asarray(made(params, jnp.asarray(rows))))
+        assert ties_of_last is not None
+        return ties_of_last(np.asarray(made(params, jnp.asarray(rows))))
 
-    ties = None if own is None else undecided
+    ties = None if ties_of_last is None else undecided
     return Translation(params, heads, last.kind, True, last.outputs, ties)
 
 
@@ -69,13 +69,13 @@ def _chained(estimator: Any, columns: Columns) -> Translation:
     "GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV", mixed=True
 )
 def search(estimator: Any, columns: Columns) -> Translation:
-    """What the search chose answers for it."""
+    """The estimator that the search chose."""
     return translation(estimator.best_estimator_, columns)
 
 
 @translates("ColumnTransformer", mixed=True)
 def column_transformer(estimator: Any, columns: Columns) -> Translation:
-    """Each transformer on its own columns, their results side by side."""
+    """Each transformer on its own columns, with their results concatenated."""
     if estimator.transformer_weights:
         raise Untranslatable("ColumnTransformer weighs its transformers")
     parts, outputs, gaps, maps = [], [], [], []
@@ -88,10 +88,10 @@ def column_transformer(estimator: Any, columns: Columns) -> Translation:
         if step == "drop" or not len(places):
             continue
         chosen = columns.chosen(places)
-        found = _passed(chosen) if step == "passthrough" else translation(step, chosen)
-        parts.append((places, found))
+        part = _passed(chosen) if step == "passthrough" else translation(step, chosen)
+        parts.append((places, part))
         place = estimator.output_indices_[name]
-        made = found.outputs if found.outputs is not None else chosen.made(place.stop - place.start)
+        made = part.outputs if part.outputs is not None else chosen.made(place.stop - place.start)
         outputs.extend(made)
         gaps.extend(made.gaps)
         maps.extend(made.maps)
@@ -99,8 +99,8 @@ def column_transformer(estimator: Any, columns: Columns) -> Translation:
 
     def transform(params: Any, rows: Any) -> Any:
         made = [
-            part.heads["transform"](own, rows[:, places])
-            for (places, part), own in zip(parts, params, strict=True)
+            part.heads["transform"](part_params, rows[:, places])
+            for (places, part), part_params in zip(parts, params, strict=True)
         ]
         return jnp.concatenate(made, axis=1)
 

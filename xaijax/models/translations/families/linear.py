@@ -1,4 +1,4 @@
-"""Linear and logistic models: one product, and what the class makes of it."""
+"""Translates linear and logistic models: one product, and a function of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _product(
 ) -> tuple[dict[str, np.ndarray], Any]:
     """({"weights" [F] or [F, K], "bias" [] or [K]}, rows -> rows @ weights + bias).
 
-    less: what the answers are to be short of.
+    less: the value to subtract from the outputs.
     """
     weights = np.asarray(estimator.coef_, np.float64).T
     bias = np.broadcast_to(np.asarray(estimator.intercept_, np.float64), weights.shape[1:])
@@ -52,7 +52,7 @@ def generalised(estimator: Any, columns: Columns) -> Translation:
 
 @translates("LogisticRegression", "LogisticRegressionCV")
 def logistic_regression(estimator: Any, columns: Columns) -> Translation:
-    """Two classes by the sigmoid, several by softmax, or by one sigmoid each, normalised."""
+    """Two classes by a sigmoid, several by a softmax, or by one normalised sigmoid each."""
     params, decision = _classifier(estimator, columns)
     several = len(estimator.classes_) > 2
     # Before scikit-learn 1.8 a model could be one against the rest.
@@ -78,7 +78,7 @@ def classification(estimator: Any, columns: Columns) -> Translation:
 
 
 def _classifier(estimator: Any, columns: Columns) -> tuple[dict[str, np.ndarray], Any]:
-    """The decision: [R] of two classes, whose weights are kept as one row, else [R, K]."""
+    """The decision: [R] for two classes, whose weights are stored as one row, otherwise [R, K]."""
     weights = np.atleast_2d(estimator.coef_)
     if len(weights) == 1:
         estimator = _Flat(weights[0], np.ravel(estimator.intercept_)[0])
@@ -93,6 +93,6 @@ class _Flat:
 
 
 def _normalised(scores: Any) -> Any:
-    """One sigmoid each; for several classes divided by their sum."""
+    """One sigmoid per class; several classes are divided by their sum."""
     each = jax.nn.sigmoid(scores)
     return two(each) if each.ndim == 1 else each / each.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Naive Bayes: joint log likelihoods [R, K], normalised.
+"""Translates naive Bayes: normalised joint log likelihoods [R, K].
 
 Letters: R rows, F columns, K classes, C categories.
 """
@@ -33,7 +33,7 @@ def gaussian(estimator: Any, columns: Columns) -> Translation:
     }
 
     def joint(params: Any, rows: Any) -> Any:
-        # Differences are taken before they are squared: x^2 - 2 x mean + mean^2 would cancel.
+        # Differences are squared: x^2 - 2 x mean + mean^2 would cancel.
         off = rows[:, None, :] - params["mean"]
         return params["constant"] - (off * off * params["precision"]).sum(axis=2)
 
@@ -50,7 +50,7 @@ def bernoulli(estimator: Any, columns: Columns) -> Translation:
     }
     cut = estimator.binarize
     if cut is not None:
-        # The rows' own numbers are compared: which side of the cut they are on must not change.
+        # The rows' own numbers are compared, so that their side of the cut does not change.
         for source in columns:
             if source is not None:
                 source.cuts.append(np.array([float(cut)]))
@@ -83,7 +83,7 @@ def categorical(estimator: Any, columns: Columns) -> Translation:
     if any(not np.isfinite(table).all() for table in tables):
         raise Untranslatable("a category has probability 0")
     width = max(table.shape[1] for table in tables)
-    # A number that is no category of its column is an error in scikit-learn, and NaN here.
+    # A number outside the column's categories is an error in scikit-learn, and NaN here.
     full = np.full((len(tables), width, len(estimator.classes_)), np.nan)
     for j, table in enumerate(tables):
         full[j, : table.shape[1]] = table.T

@@ -1,7 +1,7 @@
-"""Nearest neighbours.
+"""Translates nearest neighbours.
 
-If the k-th and the next neighbour are equally far, scikit-learn's answer depends on the order in
-which its search meets them: such rows are `undecided`.
+If the k-th and the next neighbour are equally far, scikit-learn's output depends on its search
+order: such rows are `undecided`.
 
 Letters: R rows, F columns, V training rows, k neighbours, K outputs.
 """
@@ -87,7 +87,7 @@ def _power(estimator: Any) -> float:
 
 
 class Ties:
-    """Says of rows whether their k-th and next neighbour are equally far, up to rounding."""
+    """Tells which rows have a k-th and next neighbour that are equally far, up to rounding."""
 
     def __init__(self, train: np.ndarray, k: int, power: float, dtype: Any) -> None:
         self.train, self.k, self.power, self.dtype = train, k, power, dtype
@@ -95,7 +95,7 @@ class Ties:
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """bool [M] of rows [M, F].
 
-        The rounding of a distance is that of the largest number that goes into it, F times.
+        The rounding error of a distance is F times that of its largest term.
         """
         tied = np.zeros(len(rows), bool)
         rows = rows.astype(np.float64)
@@ -112,9 +112,10 @@ class Ties:
     def _search(self) -> Any:  # float64
         from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415
 
-        # Both sum the differences themselves; "auto" may expand the square, which rounds more.
+        # Both sum the differences; "auto" may expand the square, which rounds more.
         algorithm = "kd_tree" if self.power >= 1 else "brute"
         options: Any = {"n_neighbors": self.k + 1, "algorithm": algorithm, "p": self.power}
-        with warnings.catch_warnings():  # "not a metric", which the estimator's own fit said
+        # "not a metric", which the estimator's fit reported already
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             return NearestNeighbors(**options).fit(self.train)

@@ -25,7 +25,7 @@ ACTIVATIONS = {
 def _network(estimator: Any, columns: Columns, answers: bool = False) -> tuple[list[Any], Any, Any]:
     """(params, [(weights [I, O], bias [O])] by layer; its answer [R, K]; its output activation).
 
-    answers: what the columns say is taken from them.
+    answers: the value to subtract from the outputs.
     """
     out = estimator.out_activation_
     for name in (estimator.activation, out):
@@ -61,7 +61,7 @@ def regressor(estimator: Any, columns: Columns) -> Translation:
 
 @translates("MLPClassifier")
 def classifier(estimator: Any, columns: Columns) -> Translation:
-    """Probabilities; the class of two is the second where its probability is above one half."""
+    """Probabilities; of two classes the second is chosen if its probability is above one half."""
     params, scores, out = _network(estimator, columns)
     if estimator.n_outputs_ == 1:
         # The sigmoid of a score is above one half if the score is above 0.

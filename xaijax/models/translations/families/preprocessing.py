@@ -1,9 +1,9 @@
-"""Scalers, imputers and encoders: one number or several for each column.
+"""Translates scalers, imputers and encoders: one number or several per column.
 
-Encoders read codes (`columns.Source`): what an encoder makes of a code is a row of a small table,
-so that text and categories never reach the device.
+Encoders read codes (`columns.ColumnSource`): the output for a code is a row of a small table, so
+that text and categories never reach the device.
 
-Letters: R rows, F columns, V known values of a column, W columns made of it.
+Letters: R rows, F columns, V known values of a column, W columns computed from it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from xaijax.tables.table import Untranslatable
 def standard(estimator: Any, columns: Columns) -> Translation:
     """(x - mean) / scale; NaN stays."""
     count = len(columns)
-    # Without with_mean the means are fitted all the same.
+    # The means are fitted even without with_mean.
     mean = estimator.mean_ if estimator.with_mean else np.zeros(count)
     scale = estimator.scale_ if estimator.with_std else np.ones(count)
     columns.as_values()
@@ -43,10 +43,10 @@ def min_max(estimator: Any, columns: Columns) -> Translation:
     columns.as_values()
     low, high = estimator.feature_range
     if columns.lazy and (np.asarray(estimator.scale_) > 0).all():
-        ends = (low, high) if estimator.clip else (-np.inf, np.inf)
+        bounds = (low, high) if estimator.clip else (-np.inf, np.inf)
         pairs = zip(estimator.scale_, estimator.min_, strict=True)
         return _left(
-            columns.mapped([lambda x, s=s, m=m: np.clip(x * s + m, *ends) for s, m in pairs])
+            columns.mapped([lambda x, s=s, m=m: np.clip(x * s + m, *bounds) for s, m in pairs])
         )
     columns.as_they_are()
     shift = estimator.min_ + columns.taken() * estimator.scale_
@@ -60,13 +60,13 @@ def min_max(estimator: Any, columns: Columns) -> Translation:
 
 
 def _left(columns: Columns) -> Translation:
-    """Columns as they are, with what is to be made of them."""
+    """Unchanged columns with maps for later."""
     return Translation((), {"transform": lambda _, rows: rows}, "scale", True, columns)
 
 
 @translates("FunctionTransformer", mixed=True)
 def identity(estimator: Any, columns: Columns) -> Translation:
-    """Columns that pass through; another function has no translation."""
+    """Unchanged columns; other functions have no translation."""
     function = getattr(estimator.func, "func", estimator.func)  # a partial's own
     checks = getattr(function, "__module__", "") == "sklearn.utils.validation"
     if estimator.func is not None and not checks:
@@ -78,7 +78,7 @@ def identity(estimator: Any, columns: Columns) -> Translation:
 
 @translates("SimpleImputer", mixed=True)
 def imputer(estimator: Any, columns: Columns) -> Translation:
-    """What is missing becomes the column's own statistic, a number or a category."""
+    """Missing values become the column's statistic, a number or a category."""
     if estimator.add_indicator:
         raise Untranslatable("SimpleImputer adds indicators")
     gone = estimator.missing_values
@@ -123,7 +123,7 @@ def imputer(estimator: Any, columns: Columns) -> Translation:
 
 @translates("OneHotEncoder", mixed=True)
 def one_hot(estimator: Any, columns: Columns) -> Translation:
-    """A column for each category, or group of rare ones, but those that are dropped."""
+    """One column per category, or per group of rare ones, without the dropped ones."""
     tables, widths = [], []
     dropped = estimator._drop_idx_after_grouping
     for j, categories in enumerate(estimator.categories_):
@@ -136,7 +136,7 @@ def one_hot(estimator: Any, columns: Columns) -> Translation:
         unknown = rare if estimator.handle_unknown in ("infrequent_if_exist", "warn") else None
         drop = None if dropped is None else dropped[j]
         width = int(estimator._n_features_outs[j])
-        table = np.zeros((len(categories) + 1, width))  # the last: a value that is not known
+        table = np.zeros((len(categories) + 1, width))  # the last: an unknown value
         for k, g in enumerate([*group.tolist(), unknown]):
             if g is not None and g != drop:
                 table[k, g - (drop is not None and g > drop)] = 1.0
@@ -161,7 +161,7 @@ def ordinal(estimator: Any, columns: Columns) -> Translation:
 
 
 def _encoded(estimator: Any, columns: Columns, tables: list[np.ndarray], count: int) -> Translation:
-    """A row of a table [V + 1, W] for each column: by code, or by comparing numbers."""
+    """A row of a table [V + 1, W] for each column, found by code or by comparing numbers."""
     columns.as_they_are()
     params, compared = [], []
     for source, categories, table in zip(columns, estimator.categories_, tables, strict=True):
@@ -181,17 +181,17 @@ def _encoded(estimator: Any, columns: Columns, tables: list[np.ndarray], count: 
 
     def transform(params: Any, rows: Any) -> Any:
         made = []
-        for j, (own, by_value) in enumerate(zip(params, compared, strict=True)):
-            x, last = rows[:, j], own["table"].shape[0] - 1
+        for j, (column, by_value) in enumerate(zip(params, compared, strict=True)):
+            x, last = rows[:, j], column["table"].shape[0] - 1
             if by_value:
-                same = (x[:, None] == own["known"]) | (
-                    jnp.isnan(x)[:, None] & jnp.isnan(own["known"])
+                same = (x[:, None] == column["known"]) | (
+                    jnp.isnan(x)[:, None] & jnp.isnan(column["known"])
                 )
                 code = jnp.where(same.any(axis=1), same.argmax(axis=1), last)
             else:
-                # Codes that other steps gave out later are not known to this one.
+                # Codes that other steps added later are unknown to this one.
                 code = jnp.where((x >= 0) & (x < last), x, last).astype("int32")
-            made.append(own["table"][code])
+            made.append(column["table"][code])
         return jnp.concatenate(made, axis=1)
 
     outputs = columns.made(count)
@@ -199,7 +199,7 @@ def _encoded(estimator: Any, columns: Columns, tables: list[np.ndarray], count: 
 
 
 def _numbers(values: list[Any], columns: Columns) -> np.ndarray:
-    """Categories as numbers, all distinct still."""
+    """Categories as numbers, which must stay distinct."""
     if any(not isinstance(value, bool | int | float) for value in values):
         raise Untranslatable("an encoder of text reads numbers that a step before it made")
     known = columns.number(values)
