@@ -317,7 +317,7 @@ def test_a_guest_lost_in_mid_sweep_and_resumed(
 
         host, transport = host_at(address, tls["host"], After(2, stop), batch=25, deadline=deadline)
         started = time.monotonic()
-        with pytest.raises(xj.FederatedPeerLost, match="is kept") as told:
+        with pytest.raises(xj.FederatedPeerLost, match="are kept") as told:
             host(X[:, HOST], progress=False)
         # The one deadline: what is lost is told soon after it.
         assert time.monotonic() - started < deadline + 10
