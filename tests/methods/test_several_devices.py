@@ -280,20 +280,21 @@ for devices in (2, 1):
         most[0] = 0
         options = {"batch_size": 2 * own.TILE, **options}
         model = own.relu(structure=options.pop("structure", None))
-        out[f"{question} {devices}"] = own.values(lambda: model, devices, **options)
+        made = own.explained(lambda: model, devices, **options)
+        out[f"{question} {devices}"] = made(np.tile(own.X, (2, 1)), progress=False).values
         out[f"most {question} {devices}"] = np.array(most[0])
 """
 LOOKED_AHEAD: dict[str, dict[str, Any]] = {
     "exact": {},
     "plain": {"structure": "plain"},
-    "kernel": {"estimator": "kernel", "budget": 30},
-    "permutation": {"estimator": "permutation", "budget": 60},
+    "kernel": {"estimator": "kernel", "budget": 30, "structure": "plain"},
+    "permutation": {"estimator": "permutation", "budget": 60, "structure": "plain"},
 }
 
 
 @pytest.mark.slow
 def test_dispatches_under_way_on_two_devices_give_the_values_of_one(tmp_path):
-    """A dispatch is two tiles here, so that others begin before the first is read."""
+    """The call needs several dispatches, so that others begin before the first is read."""
     found = eight_devices.outcome(AHEAD, tmp_path, 2)
     for question in LOOKED_AHEAD:
         assert found[f"most {question} 2"] > 1, question

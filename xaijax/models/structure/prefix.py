@@ -57,7 +57,7 @@ class Prefix:
         >>> model = xj.as_model(lambda X: step(jnp.zeros(len(X)), X), structure=fold)
         >>> explanation = xj.Explainer(model, np.zeros((1, 3)))(np.ones((1, 3)))
         >>> explanation.values.round(3), explanation.stats["structure"]
-        (array([[0.047, 0.152, 0.68 ]]), 'prefixes')
+        (array([[0.084, 0.202, 0.608]]), 'prefixes')
     """
 
     init: Callable[..., Any]
