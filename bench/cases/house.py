@@ -29,7 +29,7 @@ from bench.frame import Agreement, Case, Figure, Outcome, Size, timed
 from bench.jobs import ROOT
 
 CHECKS = ("check_fit", "compare_first", "compare_all")  # called once a call each, not by another
-OWN = "_own"  # called by the last two
+OWN = "_host"  # called by the last two
 ROUNDS = 3
 
 

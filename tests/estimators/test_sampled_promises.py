@@ -107,7 +107,7 @@ def test_every_instance_is_asked_the_same_coalitions_once_within_the_budget(inde
 
 @pytest.mark.slow
 def test_the_default_budget():
-    model = xj.as_model(lambda X: X.sum(axis=1))
+    model = xj.as_model(lambda X: X.sum(axis=1), structure="plain")
     for players, budget in ((20, 2088), (1100, 4400)):
         x = np.ones((1, players), np.float32)
         got = run(x, xj.Baseline(0 * x[0]), model, budget=None)

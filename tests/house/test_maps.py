@@ -26,7 +26,6 @@ UNTYPED = {
     "xaijax/methods/qii/arguments.py": 1,
     "xaijax/methods/qii/outcome.py": 5,
     "xaijax/models/queries/findings.py": 3,
-    "xaijax/models/structure/agreement.py": 4,
     "xaijax/models/structure/declared.py": 1,
 }
 

@@ -10,7 +10,7 @@ Reading order:
     explain      values, rules, AEC and pages, from a model and rows in files
     sweep        many rows, part by part
     doctor       what is installed, and whether it works
-    programs     reads the kernels and loops of a compiled program
     device       how fast and how right a GPU or a TPU explains two known problems
+    programs     reads the kernels and loops of a compiled program
     files        models and rows from files, and the options that several commands share
 """

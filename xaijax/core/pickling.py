@@ -194,7 +194,7 @@ def picklable_class(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> K
     return travels(public_class(cls), read)
 
 
-def made_of(explainer: Any) -> dict[str, Any]:
+def made_of(explainer: object) -> dict[str, Any]:
     """Returns the constructor arguments as given; for an amortised explainer, those of its teacher.
     It raises InputTypeError if they are not known.
     """

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -140,7 +140,7 @@ def per_instance_players_of(explainer: object, source: InputRows) -> PerInstance
     return players
 
 
-def tiled(explainer: Any) -> Any:
+def tiled(explainer: object) -> Any:
     """The same explainer with path="tiled", so that values do not depend on the size of a part;
     raises InputError for path="small".
     """
@@ -156,7 +156,7 @@ def tiled(explainer: Any) -> Any:
     pinned = _pinned.get(teacher)
     if pinned is None:
         pinned = _pinned[teacher] = type(teacher)(**{**made_of(teacher), "path": "tiled"})
-    return pinned if teacher is explainer else explainer._anew(pinned)
+    return pinned if teacher is explainer else cast("Any", explainer)._anew(pinned)
 
 
 # The same by tiles of each explainer, so that a second sweep does not probe the model again.

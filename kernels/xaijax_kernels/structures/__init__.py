@@ -8,11 +8,11 @@ Reading order:
     drawn          draws with their own instance and donor, by an additive layer
     named          sums of products that are named functions in a trace, and their layers
     prefixes       a fold over segments: coalitions share the states of their common prefixes
+    products       values of products of Gaussians, by quadrature
     factors        the factors of such sums, at sub-coalitions: half tables, reached leaves
     summed         a layer that is a sum over players of parts: convolutions, declared splits
     first_layer    a dense first layer along an order of players, as one cumulative sum
     sums           the sub-coalitions of layers that add, by tables of sums
-    products       values of products of Gaussians, by quadrature
     closed_forms   semivalues against all donors in closed form: sums over columns
     paths          path-dependent values of trees, by the covers of their nodes
     forests        forests with many leaves: walking trees, values by tables of parts

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,9 @@ from xaijax.models.base.trace import MATMUL
 from xaijax_kernels.engine.tiles import traced
 from xaijax_kernels.structures.base import Affine, Structure, shapes_of
 from xaijax_kernels.structures.prefixes import Prefixes
+
+if TYPE_CHECKING:
+    from xaijax.models.model import Model
 
 Evaluate = Callable[[Any], Any]  # rows [R, *F] -> the model's output, [R] or [R, K]
 
@@ -86,7 +89,7 @@ class Agreement:
 
 def compare(
     structure: Structure,
-    model: Any,
+    model: Model,
     rows: np.ndarray,
     evaluate: Evaluate,
     programs: dict[Any, Any],
@@ -129,7 +132,11 @@ Compared = tuple[Structure | None, Agreement | None]
 
 
 def compared(
-    structure: Structure, model: Any, rows: np.ndarray, evaluate: Evaluate, programs: dict[Any, Any]
+    structure: Structure,
+    model: Model,
+    rows: np.ndarray,
+    evaluate: Evaluate,
+    programs: dict[Any, Any],
 ) -> Compared:
     """(the structure, its agreement with the model); (None, None) if they differ, see `compare`."""
     agreement = compare(structure, model, rows, evaluate, programs)[1]
@@ -140,7 +147,7 @@ def compared(
 
 def by_structure(
     structure: Structure,
-    model: Any,
+    model: Model,
     rows: np.ndarray,
     programs: dict[Any, Any],
     hybrids: tuple[np.ndarray, np.ndarray] | None = None,
@@ -156,7 +163,7 @@ def by_structure(
 
 
 def columns_of(
-    structure: Structure, model: Any, flat: np.ndarray, programs: dict[Any, Any] | None
+    structure: Structure, model: Model, flat: np.ndarray, programs: dict[Any, Any] | None
 ) -> tuple[Any, np.ndarray, np.ndarray]:
     """(the program of `_by_structure` for the number of rows of `flat` [R, F], which also returns
     their columns; its mask of full rows; the largest weight of each column [C], or a scalar 1 if
@@ -174,7 +181,7 @@ def columns_of(
 
 
 def sensitivity(
-    structure: Structure, model: Any, rows: np.ndarray, programs: dict[Any, Any]
+    structure: Structure, model: Model, rows: np.ndarray, programs: dict[Any, Any]
 ) -> np.ndarray:
     """How much rounding changes the structure's outputs for full rows [R, *F]; float64 [R, K].
 
@@ -219,7 +226,7 @@ def sensitivity(
 
 def _by_structure(
     structure: Structure,
-    model: Any,
+    model: Model,
     flat: np.ndarray,
     donors: np.ndarray,
     mask: np.ndarray,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -241,7 +241,9 @@ def _of_xgboost(learner: Any, rounds: int | None, columns: Columns) -> Ensemble:
     return Ensemble(trees, guess, np.float32, XGBOOST_LINKS[objective])
 
 
-def _xgboost_categories(learner: Any, model: Any, columns: Columns) -> dict[int, CategoryCodes]:
+def _xgboost_categories(
+    learner: Any, model: Mapping[str, Any], columns: Columns
+) -> dict[int, CategoryCodes]:
     """Codes by column: of a frame's categories, or of numbers that an array holds."""
     known: dict[int, CategoryCodes] = {}
     saved = model.get("cats", {}).get("enc", [])
