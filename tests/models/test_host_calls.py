@@ -41,7 +41,7 @@ def host(f, **options):
 )
 def test_answers_are_checked(raw, message):
     with pytest.raises(ModelOutputError, match=message) as caught:
-        call_host(host(lambda rows: raw), X, 40, 52)
+        call_host(host(lambda rows: raw), X, 40)
     assert "rows 40:52" in str(caught.value) or "rows 40:52" in caught.value.__notes__[0]
 
 
@@ -104,7 +104,7 @@ def test_the_models_own_exception_keeps_its_type(timeout):
         raise Mine("row 7 is bad")
 
     with pytest.raises(Mine, match="row 7") as caught:
-        call_host(host(f, timeout=timeout), X, 24, 36)
+        call_host(host(f, timeout=timeout), X, 24)
     assert "rows 24:36" in caught.value.__notes__[0]
 
 

@@ -47,7 +47,7 @@ class Operation:
 
     @cached_property
     def cycles(self) -> int:
-        """As the compiler for a TPU estimates them."""
+        """The cycles that the compiler for a TPU estimates."""
         match = re.search(r'"estimated_cycles":"(\d+)"', self.line)
         return int(match[1]) if match else 0
 

@@ -175,7 +175,7 @@ def exact_cost(run: GameRun, weights: Weights | None = None) -> ExactCost:
 
 
 def moving(run: GameRun, rows: np.ndarray) -> np.ndarray:
-    """Which players differ from a donor, bool [n, P], of the instances `rows` [n].
+    """Returns which players differ from a donor, bool [n, P], of the instances `rows` [n].
 
     The others change nothing: their values are 0 by every strategy. With a random model all players
     differ.

@@ -287,7 +287,7 @@ class GameRun:
             refuse_shares(together, self.engine.memory)
 
     def _differing(self, rows: np.ndarray) -> np.ndarray:
-        """Which players of these instances differ from each donor, bool [n, B, P].
+        """Returns which players of these instances differ from each donor, bool [n, B, P].
 
         It is computed once, for the cost and for the values.
         """

@@ -362,7 +362,7 @@ class Model:
         """(start, part) -> the checked output of the host function."""
 
         def ask(start: int, part: Any) -> np.ndarray:
-            raw = guarded(function, part, start, None, self.timeout, self.name)
+            raw = guarded(function, part, start, self.timeout, self.name)
             return check(raw, len(part), self.name)
 
         return ask

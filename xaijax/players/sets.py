@@ -5,15 +5,13 @@ Letters: P players.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-
-Chance = Callable[[np.ndarray], Any]
 
 
 def player_place(player: Any, names: Sequence[str], argument: str) -> int:

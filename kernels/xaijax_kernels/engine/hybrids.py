@@ -85,7 +85,7 @@ def kept_players(
 
 
 def of_columns(mask: jax.Array, players: jax.Array) -> jax.Array:
-    """Which columns are kept if the players `mask` [..., P] are; bool [..., F].
+    """Returns which columns are kept if the players `mask` [..., P] are; bool [..., F].
 
     players: int32 [F], the player of each column; -1: always kept, -2: never.
     """

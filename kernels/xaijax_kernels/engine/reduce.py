@@ -57,7 +57,7 @@ def reduce_pairs(
     Q, A, W = weights.shape
 
     def whole(parts: jax.Array, join: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
-        """For each part, `join` of all parts of its pair; [Q, ..]. Pairs are never mixed."""
+        """Returns `join` of all parts of each part's pair; [Q, ..]. Pairs are never mixed."""
         joined = [parts]
         while len(joined) < Q.bit_length():
             pair = joined[-1].reshape(-1, 2, 1 << (len(joined) - 1), *parts.shape[1:])

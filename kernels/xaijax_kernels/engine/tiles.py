@@ -345,7 +345,7 @@ class Traced:
         return out[:, None] if out.ndim == 1 else out
 
     def one_output(self, params: Any, rows: jax.Array, column: jax.Array) -> jax.Array:
-        """For each row the output whose number is in `column` [R, 1]; [R, 1]."""
+        """Returns each row's output whose number is in `column` [R, 1]; [R, 1]."""
         return one_output(self.closed, params, rows, column[:, 0].astype(jnp.int32))
 
 

@@ -23,16 +23,6 @@ ALPHA = 1.1
 _STEPS = 7  # Newton steps; the test compares with bisection over all p and levels that occur
 
 
-def divergence(p: Any, q: Any) -> np.ndarray:
-    """KL(p, q) of two Bernoulli distributions; 0 log 0 = 0, infinite where q excludes what p
-    allows."""
-    p, q = np.broadcast_arrays(np.asarray(p, np.float64), np.asarray(q, np.float64))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ones = np.where(p > 0, p * np.log(p / q), 0.0)
-        zeros = np.where(p < 1, (1 - p) * np.log((1 - p) / (1 - q)), 0.0)
-    return ones + zeros
-
-
 def upper(p: Any, level: Any) -> np.ndarray:
     """The largest q >= p with KL(p, q) <= level; arrays of probabilities and of levels >= 0.
 

@@ -42,7 +42,7 @@ class Fold(Protocol):
         ...
 
     def part(self, rows: jax.Array, segment: Segment, /) -> jax.Array:
-        """What `step` takes of a segment of rows [R, F]; [R, ...]."""
+        """Returns what `step` takes of a segment of rows [R, F]; [R, ...]."""
         ...
 
 
@@ -261,8 +261,8 @@ class _Walk:
         return _where_rows(keeps.reshape(-1), *chosen), place
 
     def go_on(self, carry: Carry, level: Level, states: int) -> tuple[Carry, None]:
-        """As many children as there are parents; each parent has one, or as many bits are left
-        undecided as there are.
+        """Returns as many children as there are parents; each parent has one, or as many bits are
+        left undecided as there are.
         """
         state, place = carry
         first, other = level[:2]

@@ -7,7 +7,6 @@ import oracles_anchors as oracles
 import pytest
 
 from xaijax_kernels.rules.bandits import (
-    divergence,
     exploration_rate,
     lower,
     upper,
@@ -69,4 +68,3 @@ def test_one_bisection_is_not_enough():
 def test_limits():
     assert upper(0.3, 0.0) == 0.3 and abs(lower(0.3, 0.0) - 0.3) <= 1e-16
     assert upper(1.0, 2.0) == 1.0 and lower(0.0, 2.0) == 0.0
-    assert divergence(0.5, 1.0) == np.inf and divergence(0.0, 0.0) == 0.0

@@ -281,7 +281,7 @@ class FederatedExplainer:
 
     @property
     def interaction_(self) -> np.ndarray:
-        """For each guest: its value as one player, minus the sum of its columns' values.
+        """Returns each guest's value as one player, minus the sum of its columns' values.
 
         It is of the instances that were last explained by a call. The columns' values are those of
         the game in which every column of the table is a player. They are computed when this is

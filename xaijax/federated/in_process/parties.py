@@ -43,7 +43,7 @@ class Parties:
         return {H + g: name for g, (name, columns) in enumerate(self.guests.items()) if not columns}
 
     def columns_of_host_data(self) -> tuple[tuple[int, ...], ...]:
-        """For each player its columns of `host_data`: a guest has none there."""
+        """The columns of `host_data` of each player: a guest has none there."""
         return tuple((j,) for j in range(len(self.host))) + ((),) * len(self.guests)
 
     def host_data(self, X: Any) -> Any:

@@ -401,7 +401,7 @@ class SmallBackend(HostBackend):
     def answers(
         self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
     ) -> Iterator[Any]:
-        """As for other host models; a JAX model is asked piece by piece, in this thread."""
+        """Asks a host model like any other, and a JAX model piece by piece, in this thread."""
         if self._engine.uses_host:
             yield from super().answers(stream, x, masks, scored)
             return
@@ -538,7 +538,7 @@ def hashes(words: np.ndarray) -> np.ndarray:
 
 
 def first_alike(words: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """For each row the first equal row, or itself if rows with one key differ; [R]."""
+    """Returns the first equal row of each row, or itself if rows with one key differ; [R]."""
     order = np.argsort(keys, kind="stable")
     new = np.r_[True, np.diff(keys[order]) != 0]
     first = np.empty(len(words), np.int64)

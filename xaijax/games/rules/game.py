@@ -219,7 +219,7 @@ class RuleGame:
     def _listed(
         self, instance: np.ndarray, rules: np.ndarray, search: str, drawn: np.ndarray
     ) -> np.ndarray:
-        """Which of the draws `drawn` bool [D] agree; bool [Q, D]."""
+        """Returns which of the draws `drawn` bool [D] agree; bool [Q, D]."""
         if self.space.ASKS_DATA:
             return self._donor_agrees(instance)
         if self.space.OF_ROWS:
@@ -249,7 +249,7 @@ class RuleGame:
         wanted: np.ndarray,
         search: str,
     ) -> np.ndarray:
-        """Which of the listed draws wanted bool [Q, D] agree; False for the others."""
+        """Returns which of the listed draws wanted bool [Q, D] agree; False for the others."""
         agrees = np.zeros(wanted.shape, bool)
         longest = _longest(rules, self.F)
         batch, place = pulls.named_pulls(instance, keys, rules, wanted, pulls.NAMED, longest)

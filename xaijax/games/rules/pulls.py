@@ -130,7 +130,7 @@ def counts(pulls: Pulls, bits: np.ndarray, questions: int) -> np.ndarray:
 
 
 def flags(bits: np.ndarray, p: int) -> np.ndarray:
-    """Which draws agree, bool [M, p], of bits uint32 [M, ceil(p / 32)]."""
+    """Returns which draws agree, bool [M, p], of bits uint32 [M, ceil(p / 32)]."""
     bytes_ = np.ascontiguousarray(bits).view(np.uint8).reshape(len(bits), -1)
     return np.unpackbits(bytes_, axis=1, bitorder="little", count=p).view(bool)
 

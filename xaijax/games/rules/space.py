@@ -63,7 +63,7 @@ class Perturbation:
 
     @cached_property
     def binned(self) -> np.ndarray:
-        """Which columns have bins of several values; bool [F]."""
+        """Returns which columns have bins of several values; bool [F]."""
         return np.array(
             [
                 col.edges is not None or col.interval is not None or len(col.members or ()) > 1
@@ -151,7 +151,7 @@ class Perturbation:
         return np.arange(self.B, dtype=np.int32), self.weights
 
     def shares(self, search: str, donors: np.ndarray) -> np.ndarray:
-        """Which listed draws use only donors of each share; bool [D, S] from [B, S]."""
+        """Returns which listed draws use only donors of each share; bool [D, S] from [B, S]."""
         return donors[self.listed(search)[0]]
 
     def _in_turn(self) -> np.ndarray:

@@ -346,7 +346,7 @@ class PromptExplainer:
         return question.explainer, question.X
 
     def _facts(self, outputs: Any, players: Any) -> dict[str, Any]:
-        """What the provenance says of the question."""
+        """Returns what the provenance says of the question."""
         named = [one if isinstance(one, str) else "function" for one in (self.by, outputs)]
         return {
             "method": "PromptExplainer",

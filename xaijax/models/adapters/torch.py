@@ -89,8 +89,8 @@ def torch_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
 
 
 def _keywords(f: Any) -> Callable[[Mapping[Any, Any]], bool]:
-    """Which rows in a dict are inputs by their names: a Hugging Face module's, and those of all
-    modules that take several inputs, each by the name of its key.
+    """Returns which rows in a dict are inputs by their names: a Hugging Face module's, and those of
+    all modules that take several inputs, each by the name of its key.
     """
     hugging = sys.modules.get("transformers")
     if hugging is not None and isinstance(f, getattr(hugging, "PreTrainedModel", ())):

@@ -430,7 +430,7 @@ class _Steps:
         self._chosen: dict[int, tuple[Any, jax.Array, int]] = {}
 
     def wrapped(self, closed: Any, rows: jax.Array) -> list[jax.Array]:
-        """For each arithmetic step, whether a result exceeds its dtype."""
+        """Returns whether a result of each arithmetic step exceeds its dtype."""
         self._follow(closed, [None] * (len(closed.jaxpr.invars) - 1) + [rows])
         if self._bits:
             self.dtypes.clear()

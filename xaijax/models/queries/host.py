@@ -17,23 +17,22 @@ if TYPE_CHECKING:
     from xaijax.models.model import Model
 
 
-def call_host(model: Model, rows: Any, start: int = 0, stop: int | None = None) -> np.ndarray:
+def call_host(model: Model, rows: Any, start: int = 0) -> np.ndarray:
     """The checked output of one call: float64 [R] or [R, K]; may hold NaN.
 
     rows: an array [R, *F], passed on as a read-only view, or a frame, passed on as it is (pass a
-    copy). start, stop: the position of these rows in the whole run, for messages.
+    copy). start: the position of these rows in the whole run, for messages.
 
     Raises ModelOutputError for an output of the wrong shape or type and TimeoutError after
     `model.timeout` seconds; the model's own exception is passed on with the row range as a note.
     """
-    return call_host_raw(model, rows, start, stop).astype(np.float64, copy=False)
+    return call_host_raw(model, rows, start).astype(np.float64, copy=False)
 
 
 def call_host_raw(
     model: Model,
     rows: Any,
     start: int = 0,
-    stop: int | None = None,
     names: list[str] | None = None,
 ) -> np.ndarray:
     """Like `call_host`, in the dtype that the model returned (for probes of its rounding).
@@ -47,8 +46,8 @@ def call_host_raw(
     if model.max_rows is not None and count > model.max_rows:
         cut = parts(rows, model.max_rows)
         return np.concatenate([call_host_raw(model, p, start + i, names=names) for i, p in cut])
-    where = f"{model.name}, rows {start}:{start + count if stop is None else stop},"
-    raw = guarded(model.call, rows, start, stop, model.timeout, model.name)
+    where = f"{model.name}, rows {start}:{start + count},"
+    raw = guarded(model.call, rows, start, model.timeout, model.name)
     if names is not None and hasattr(raw, "columns"):
         names[:] = map(str, raw.columns)
     if model.output == "label":
@@ -62,12 +61,11 @@ def guarded(
     function: Callable[[Any], Any],
     rows: Any,
     start: int = 0,
-    stop: int | None = None,
     timeout: float | None = None,
     name: str = "the model",
 ) -> Any:
     """Calls `function(rows)` as `call_host` does, without checking its output."""
-    stop = start + len(rows) if stop is None else stop
+    stop = start + len(rows)
     view = read_only(rows)
     try:
         if timeout is None:

@@ -342,7 +342,7 @@ def _agrees(
 
 
 def _outputs(jaxpr: Any, inputs: list[bool]) -> list[bool] | None:
-    """Which outputs depend on the marked inputs; None: not only by sums and moves."""
+    """Returns which outputs depend on the marked inputs; None: not only by sums and moves."""
     depends = dict(zip(jaxpr.invars, inputs, strict=True))
 
     def marked(variable: Any) -> bool:

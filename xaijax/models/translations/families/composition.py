@@ -109,7 +109,7 @@ def column_transformer(estimator: Any, columns: Columns) -> Translation:
 
 
 def places_of(estimator: Any, name: str) -> np.ndarray:
-    """Which columns a transformer of a ColumnTransformer reads; int64."""
+    """Returns which columns a transformer of a ColumnTransformer reads; int64."""
     return np.asarray(estimator._transformer_to_input_indices[name], np.int64)
 
 

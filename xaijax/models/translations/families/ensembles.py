@@ -256,20 +256,13 @@ def voting_classifier(estimator: Any, columns: Columns) -> Translation:
     return joined(translated, columns, {"label": (["label"] * T, most)})
 
 
-@translates("MultiOutputRegressor", mixed=True, thresholds=True)
+@translates("MultiOutputRegressor", "MultiOutputClassifier", mixed=True, thresholds=True)
 def several_targets(estimator: Any, columns: Columns) -> Translation:
-    """One member per target, concatenated."""
+    """The values, or the probabilities, of one member per target, concatenated."""
     _shared(columns)
     translated = _members(estimator.estimators_, columns)
-    return joined(translated, columns, {"value": (["value"] * len(translated), _side_by_side)})
-
-
-@translates("MultiOutputClassifier", mixed=True, thresholds=True)
-def several_labels(estimator: Any, columns: Columns) -> Translation:
-    """The probabilities of one classifier per target, concatenated."""
-    _shared(columns)
-    translated = _members(estimator.estimators_, columns)
-    return joined(translated, columns, {"proba": (["proba"] * len(translated), _side_by_side)})
+    kind = "proba" if hasattr(estimator, "classes_") else "value"
+    return joined(translated, columns, {kind: ([kind] * len(translated), _side_by_side)})
 
 
 @translates("OneVsRestClassifier", mixed=True, thresholds=True)
