@@ -575,7 +575,7 @@ def _program_of_largest(engine: Engine, shape: Any, dtype: Any, known: bool) -> 
         if engine.known.compares and engine.known.dense is None:
             return lambda params, rows: np.zeros(len(rows))
         few, programs = np.zeros(shape, dtype), engine.findings.programs
-        run, every, weights = columns_of(structure, engine.model, few, programs)
+        run, every, weights = columns_of(structure, engine.model, few, cast(dict, programs))
 
         def of_few(params: Any, rows: np.ndarray) -> np.ndarray:
             with np.errstate(invalid="ignore", over="ignore"):

@@ -163,13 +163,12 @@ def by_structure(
 
 
 def columns_of(
-    structure: Structure, model: Model, flat: np.ndarray, programs: dict[Any, Any] | None
+    structure: Structure, model: Model, flat: np.ndarray, programs: dict[Any, Any]
 ) -> tuple[Any, np.ndarray, np.ndarray]:
     """(the program of `_by_structure` for the number of rows of `flat` [R, F], which also returns
     their columns; its mask of full rows; the largest weight of each column [C], or a scalar 1 if
     there are no weights).
     """
-    assert programs is not None
     mask = np.ones(flat.shape[1], bool)
     dense = _by_structure(structure, model, flat, flat, mask, programs)[3:]
     largest = np.abs(np.asarray(dense[0])).max(axis=1) if dense else np.ones((), flat.dtype)
