@@ -84,7 +84,7 @@ class Guest:
             one. `audit.entries` holds the entries of a log in memory.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted. Among them are a part that
+        InputError, InputTypeError: an argument is not accepted. Among them are a part that
             reveals too much (see `Policy`), and a state folder in which a file was deleted or
             changed or that another guest uses.
 

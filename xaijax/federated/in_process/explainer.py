@@ -138,7 +138,7 @@ class FederatedExplainer:
         interaction_std_errors_: after a call, bounds of its standard errors.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted. The model is not called before
+        InputError, InputTypeError: an argument is not accepted. The model is not called before
             the first explanation.
 
     Example:
@@ -380,7 +380,7 @@ class FederatedExplainer:
             with all columns, with each guest switched off, and of the refitted models.
 
         Raises:
-            InputError, InputTypeError: an argument that is not accepted; a model with several
+            InputError, InputTypeError: an argument is not accepted; a model with several
                 outputs; several reference rows; y of another length, or of another kind than the
                 labels; a guest that is not there. Errors of a call are raised too.
         """

@@ -52,7 +52,7 @@ def split_logistic(
         A `PartySplit`, with a part of one number for each guest.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
 
     Example:
         >>> import numpy as np
@@ -108,7 +108,7 @@ def split_neighbours(
         in float64.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
 
     Example:
         >>> import numpy as np
@@ -160,7 +160,7 @@ def split_trees(
         A `PartySplit`, with a part of one number for each guest.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
         ImportError: scikit-learn is not installed.
 
     Example:
@@ -327,7 +327,7 @@ def split_network(
         A `PartySplit`, with a part of `embedding` numbers for each guest.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
         ImportError: optax is not installed.
 
     Example:
