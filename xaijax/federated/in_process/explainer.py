@@ -189,7 +189,7 @@ class FederatedExplainer:
         self._end_weight = end_weight_of(end_weight, estimator, index, model)
         if estimator == "wls" and (budget is not None or tolerance is not None):
             raise InputError(
-                "estimator='wls' asks all coalitions; leave budget= and tolerance= out."
+                "estimator='wls' takes all coalitions; leave budget= and tolerance= out."
             )
         shown = source.as_rows(model.allow_nan) if isinstance(source, Baseline) else source
         shown = rows_of(shown).copy()  # the caller's rows may change
@@ -465,7 +465,7 @@ class FederatedExplainer:
         P = explainer.players.count - len(self.parties.idle)
         if P > LARGEST_TABLE:
             raise EnumerationLimitError(
-                f"estimator='wls' asks all 2^{P} coalitions of {P} players; at most "
+                f"estimator='wls' takes all 2^{P} coalitions of {P} players; at most "
                 f"{LARGEST_TABLE} players are accepted. Say estimator='auto'."
             )
 

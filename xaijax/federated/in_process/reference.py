@@ -98,7 +98,7 @@ def _same_columns(labels: Sequence[str], background: Any) -> None:
         expected = frame_labels(background, "background")
         same_labels(labels, expected, "reference", "the background")
     else:
-        raise InputError("reference is a frame, but the background an array; give both alike.")
+        raise InputError("reference is a frame and background an array; give two of one kind.")
 
 
 END_WEIGHT = 1e4  # the authors'

@@ -263,7 +263,7 @@ def training(
     if y.shape != (len(X),):
         raise InputError(f"labels has shape {y.shape}; [{len(X)}] is needed, one per row.")
     if set(np.unique(y)) != {0.0, 1.0}:
-        raise InputError("labels must be True and False (or 1 and 0), with both of them there.")
+        raise InputError("labels must be True and False (or 1 and 0), and both must occur.")
     names = feature_names_of(feature_names, X.shape[1])
     table = given_rows(rows)
     if table.is_frame and all(isinstance(label, str) for label in table.labels):
