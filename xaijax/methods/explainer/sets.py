@@ -160,7 +160,7 @@ class InteractionQuery:
         raise EnumerationLimitError(
             f"index={self.index.name!r}, order={self.order}: there are {P:,} players. With "
             f"more than {LARGEST_P:,}, the numbers of sets exceed float64. Only 'sii', 'banzhaf' "
-            "and 'moebius' are possible then, for a model with a closed form (additive, or a sum of "
+            "and 'moebius' are possible then, for models with a closed form (additive, or sums of "
             "trees). Group columns with players=, or say one of these."
         )
 
