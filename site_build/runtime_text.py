@@ -15,9 +15,7 @@ import griffe
 from xaijax.core.public import filled
 
 # The arguments and what follows them, and the example, which the site shows next to them: before.
-EXAMPLE_LAST = re.compile(
-    r"^(Args:\n.*?\n)(Examples:\n(?:(?: +.*)?\n?)+)", re.MULTILINE | re.DOTALL
-)
+EXAMPLE_LAST = re.compile(r"^(Args:\n(?s:.*?)\n)(Examples:\n(?:(?: +.*)?\n)+)", re.MULTILINE)
 
 
 class RuntimeText(griffe.Extension):
@@ -25,10 +23,14 @@ class RuntimeText(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Asked by griffe for each object that it has read."""
-        if obj.docstring is None:
-            return
-        text = filled(obj.docstring.value) or ""
-        text = text.replace('"] [', '"] \\[')  # stats["dof"] [N] is no link
-        # griffe has the section in the plural; one that it does not know would be no code.
-        text = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)
-        obj.docstring.value = EXAMPLE_LAST.sub(r"\2\n\1", text)
+        if obj.docstring is not None:
+            obj.docstring.value = for_griffe(filled(obj.docstring.value) or "")
+
+
+def for_griffe(text: str) -> str:
+    """A docstring in griffe's words, with its example before the arguments."""
+    text = text.replace('"] [', '"] \\[')  # stats["dof"] [N] is no link
+    text = text.replace("*F]", "\\*F]")  # [B, *F] ... [N, *F] is no emphasis
+    # griffe has the section in the plural; one that it does not know would be no code.
+    text = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)
+    return EXAMPLE_LAST.sub(lambda found: f"{found[2].rstrip()}\n\n{found[1]}", text + "\n").strip()

@@ -40,12 +40,11 @@ def test_each_page_of_a_method_says_when_to_use_it_what_it_does_not_say_and_its_
         headings = re.findall(r"^##+ (.+)$", (ROOT / "docs" / page).read_text("utf-8"), re.M)
         for wanted in (r"\b(not|neither)\b", r"\b[Ll]imits$"):
             assert any(re.search(wanted, one) for one in headings), f"{page}: {wanted}"
-        if page != "structures.md":  # which is found, and not chosen
-            text = re.sub(r"\s+", " ", (ROOT / "docs" / page).read_text("utf-8"))
-            top, _, _ = text.partition(" ## ")
-            assert outputs.shows(ROOT / "docs" / page) and "```text" in top.partition("**")[0], page
-            for wanted in ("**Use it when**", "**Use something else when**"):
-                assert wanted in top, f"{page}: {wanted} is not before the second heading"
+        text = re.sub(r"\s+", " ", (ROOT / "docs" / page).read_text("utf-8"))
+        top, _, _ = text.partition(" ## ")
+        assert outputs.shows(ROOT / "docs" / page) and "```text" in top.partition("**")[0], page
+        for wanted in ("**Use it when**", "**Use something else when**"):
+            assert wanted in top, f"{page}: {wanted} is not before the second heading"
 
 
 def test_the_api_pages_have_every_public_name_once():
@@ -73,6 +72,21 @@ def test_a_name_lists_the_examples_that_use_it():
     assert names.used(ROOT / "examples" / "plot_worth.py") == {
         "Explanation", "FederatedExplainer", "as_model", "plots.worth",
     }  # fmt: skip
+
+
+def test_the_example_of_a_docstring_moves_and_no_other_section():
+    runtime_text = pytest.importorskip("site_build.runtime_text", reason="needs the extra [docs]")
+    text = runtime_text.for_griffe(
+        "What it is.\n\nArgs:\n    a: of shape [N, *F].\n\nRaises:\n    InputError: no a.\n\n"
+        "Example:\n    >>> 1\n    1\n\n    One.\n\nA remark.\n\nReferences:\n    A paper.\n"
+    )
+    assert text == (
+        "What it is.\n\nExamples:\n    >>> 1\n    1\n\n    One.\n\n"
+        "Args:\n    a: of shape [N, \\*F].\n\n"
+        "Raises:\n    InputError: no a.\n\nA remark.\n\nReferences:\n    A paper."
+    )
+    last = runtime_text.for_griffe("What.\n\nArgs:\n    a: b.\n\nExample:\n    >>> 1\n    1")
+    assert last == "What.\n\nExamples:\n    >>> 1\n    1\n\nArgs:\n    a: b."
 
 
 def test_the_gallery_has_every_example():
@@ -210,7 +224,10 @@ def test_the_site_is_built_strictly_and_whole(site):
     explainer = (site / "api" / "Explainer.html").read_text("utf-8")
     assert f'id="{names.address("Explainer")}"' in explainer
     assert "{memory}" not in explainer and "max_memory" in explainer
-    assert explainer.index("Examples:") < explainer.index("Parameters:")
+    order = [explainer.index(one) for one in ("Examples:", "<h2", "Parameters:", "Raises:")]
+    assert order[0] < order[2] < order[3] < order[1]  # of the class, before its first method
+    for entry in (site / "api").glob("*.html"):
+        assert "<p>Args:" not in entry.read_text("utf-8"), f"{entry.name}: a section is not read"
     assert "https://github.com/xaijax/xaijax" in explainer and __version__ in explainer
     shapley = (site / "docs" / "shapley.html").read_text("utf-8")
     assert "<math" in shapley and "arithmatex" in shapley and "\\frac" not in shapley

@@ -139,7 +139,7 @@ def test_an_instance_is_exact_whoever_is_beside_it():
         ({}, {"index": "fsii"}, xj.EnumerationLimitError, "'sii', 'k-sii', 'banzhaf'"),
         ({"estimator": "permutation"}, {}, xj.InputError, "samples no interactions"),
         ({"budget": 50}, {}, xj.InputError, "budget=50 is too small"),
-        ({"budget": 50, "estimator": "exact"}, {}, xj.InputError, "estimator='exact' asks all"),
+        ({"budget": 50, "estimator": "exact"}, {}, xj.InputError, "estimator='exact' takes all"),
         ({"max_memory": 1 << 24}, {}, xj.MemoryPlanError, "Say a smaller budget=, group"),
     ],
 )

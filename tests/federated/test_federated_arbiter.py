@@ -124,7 +124,7 @@ def test_the_guests_limits_hold_for_rows_too() -> None:
     host(X[:40, HOST], names(N)[:40], progress=False)
     blocks = [request for method, request, _ in between["rows"].log if method == "Block"]
     assert len(blocks) == 3  # 41 tokens, 20 in one request
-    with pytest.raises(xj.FederatedProtocolError, match="asked for 1 times already"):
+    with pytest.raises(xj.FederatedProtocolError, match="has had its 1 requests"):
         host(X[:40, HOST], names(N)[:40], progress=False)
     with pytest.raises(xj.FederatedProtocolError, match="at least 10"):
         host(X[40:45, HOST], names(N)[40:45], progress=False)

@@ -102,7 +102,7 @@ def test_most_queries_over_sessions_and_restarts(tmp_path: Path) -> None:
         explained(guest, 20)
         guest.close()
     guest = guest_of(SPLIT, X, policy, secret=SECRET, state=tmp_path / "state")
-    with pytest.raises(xj.FederatedPolicyError, match="asked for 3 times already"):
+    with pytest.raises(xj.FederatedPolicyError, match="has had its 3 requests"):
         explained(guest, 1)
     host = host_of(SPLIT, X, fd.InMemory(guest))
     assert len(host(X[20:40, HOST], names(60)[20:40], progress=False)) == 20  # others still may

@@ -309,7 +309,7 @@ def test_predict_is_held_against_the_probe(monkeypatch: pytest.MonkeyPatch) -> N
         "xaijax.models.queries.predict.compile_sound",
         lambda lowered: lambda *given: compiled(lowered)(*given) * 1.01,
     )
-    with pytest.raises(xj.ModelOutputError, match="asked for 4096 than when it is asked for 32"):
+    with pytest.raises(xj.ModelOutputError, match="a call with 4096 rows than in one with 32"):
         model.predict(ROWS)
 
 

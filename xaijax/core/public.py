@@ -69,12 +69,12 @@ path: "auto", "small" or "tiled": how hybrids are answered. "tiled" compiles pro
     Values are identical bit for bit within one path, and agree within rounding across paths;
     stats["path"] says which one answered.""",
     "levels": """\
-levels: None or "bfloat16", for a JAX function or module. "bfloat16": the model in
-    precision="bfloat16", a copy, answers the budget's coalitions, and few orders of players are
-    answered by both. The values are Shapley values of the model itself, unbiased where the
-    estimator is ("permutation"), and standard errors include both draws. It pays on accelerators
-    that are faster in bfloat16; stats["full_rows"] is the number of rows that the model itself
-    answered. Sampled values only: not with estimator="exact", tolerance=, top= or a link.""",
+levels: None or "bfloat16", for a JAX function or module. "bfloat16": a copy of the model with
+    precision="bfloat16" evaluates the budget's coalitions, and both evaluate a few permutations of
+    the players. The values are estimates for the model itself, without bias if the estimator has
+    none ("permutation"); standard errors include both draws. It pays on accelerators that are
+    faster in bfloat16; stats["full_rows"] is the number of rows that the model itself evaluated.
+    For sampled values: it is refused with estimator="exact", tolerance=, top= or a link.""",
     "ax": "ax: matplotlib `Axes` to draw on. None makes a figure.",
     **{
         f"max_{things}": f"max_display: int, at least 1. Number of {things} shown one by one."

@@ -61,7 +61,7 @@ class Arbiter:
         deadline: float, in seconds. The time limit of one request to a guest.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
 
     Example:
         >>> import numpy as np

@@ -242,10 +242,10 @@ def refuse_wrong_program(run: GameRun, full: np.ndarray) -> None:
     if gap is not None:
         raise ModelOutputError(
             f"{model.name} gives another answer to X row {int(place[gap[1]])} in the program of "
-            f"{rows} rows than in the one that answered its hybrids: by up to {gap[0]:.3g}. Either "
-            "a row's answer depends on the rows with it, and must not, or XLA's compiler makes "
-            "one of the two programs wrong: use another version of jaxlib, or say backend='host' "
-            "in as_model."
+            f"{rows} rows than in the one that answered its hybrids: by up to {gap[0]:.3g}. If a "
+            "row's answer depends on other rows of its batch, change the model: that is not "
+            "allowed. Otherwise XLA's compiler made one of the two programs wrong: use another "
+            "version of jaxlib, or say backend='host' in as_model."
         )
 
 

@@ -155,20 +155,20 @@ def as_model(
             with the model on probe rows and mixtures of them. stats["structure"] names it.
         nonfinite: "raise": a NaN or infinite output is an error. "propagate": it is passed on.
         state: the state of an Equinox module or a Haiku function that has one. It is never changed.
-        mask: the leaf of the rows, bool [R, T], that marks the items which are there: tokens of an
-            encoder, patches of a vision transformer. The rows are several arrays then, such as
-            {"ids": [R, T], "mask": [R, T]}, and f is a JAX function. Items that it hides are not
-            only hidden: f is called with shorter rows, [R, L] in place of [R, T] in all leaves of T
-            items, for a few lengths L. This costs about half where half of the items are absent.
-            Shortened rows are compared with masked ones on the probe's rows and hybrids of them. If
-            they differ, because positions do not follow the mask say, InputError says so. None: f
-            sees all items, and hides some by a mask of its rows.
+        mask: name of the array of the rows, bool [R, T], that marks the items which are present:
+            tokens of an encoder, patches of a vision transformer. Rows are then several arrays,
+            such as {"ids": [R, T], "mask": [R, T]}, and f is a JAX function. f is called with
+            shorter rows that lack the hidden items: [R, L] in place of [R, T] in all arrays of T
+            items, for a few lengths L. If half of the items are absent, this costs about half.
+            Shortened rows are compared with masked ones on the probe's rows and hybrids of them.
+            InputError is raised if they differ, for example because positions do not follow from
+            the mask. None: f gets all items, and hides some by a mask of its rows.
 
     Returns:
         A `Model`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted. The message names the
+        InputError, InputTypeError: an argument is not accepted. The message names the
             argument, what came and what is accepted.
 
     Example:

@@ -196,8 +196,8 @@ class Explanation(ResultOfRows):
 
     @property
     def segments(self) -> tuple[tuple[str, ...], ...] | None:
-        """The texts of the segments that each prompt has; None without `data`, and for what
-        `PromptExplainer` did not explain.
+        """The texts of each prompt's segments; None without `data`, and for other methods than
+        `PromptExplainer`.
         """
         if "segments" not in self.provenance or self.data is None:
             return None

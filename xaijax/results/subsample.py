@@ -92,7 +92,7 @@ def subsample(data: Rows, rate: float) -> Subsample:
         can be neither copied nor stored.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
 
     Example:
         >>> import numpy as np

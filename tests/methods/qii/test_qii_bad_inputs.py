@@ -51,7 +51,7 @@ GAP = {"quantity": "disparity", "members": MASK}
         ({"pool": NAN}, E, "pool contains NaN"),
         ({"pool": xj.Baseline(D[0]), "pool_weights": [1.0]}, E, "pool_weights belong to pool rows"),
         ({"pool": xj.Baseline(D[0, :2])}, E, "pool has rows of shape"),
-        ({"pool": lambda rng, n: D}, E, "pool is a sampler, which never ends"),
+        ({"pool": lambda rng, n: D}, E, "pool is a sampler, which has no last row"),
         ({"pool": lambda rng, n: D, "samples": 7}, E, r"pool\(rng, 7\) must return 7 rows, got 6"),
         (
             {"pool": lambda rng, n: D[:n], "samples": 6, "pool_weights": W},

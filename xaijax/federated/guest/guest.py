@@ -84,7 +84,7 @@ class Guest:
             one. `audit.entries` holds the entries of a log in memory.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted. Among them are a part that
+        InputError, InputTypeError: an argument is not accepted. Among them are a part that
             reveals too much (see `Policy`), and a state folder in which a file was deleted or
             changed or that another guest uses.
 
@@ -390,7 +390,7 @@ class Guest:
         who = [self._identifiers[row] for row in rows[rows >= 0]]
         most = self.policy.most_queries
         if most is not None and self._counts.most(who) >= most:
-            raise Refused("policy", f"most_queries: somebody was asked for {most} times already.")
+            raise Refused("policy", f"most_queries: an identifier has had its {most} requests.")
         return who
 
     def _values(self, version: str, places: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ class Policy:
             (`split_neighbours`). They give the whole table away.
 
     Raises:
-        InputError, InputTypeError: values that are not accepted.
+        InputError, InputTypeError: a value is not accepted.
 
     Example:
         >>> import xaijax as xj

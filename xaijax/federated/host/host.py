@@ -100,7 +100,7 @@ class Host:
         interaction_: None. It would need values of a guest's single columns, which no guest gives.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted. No party is asked before the
+        InputError, InputTypeError: an argument is not accepted. No party is asked before the
             first explanation.
 
     Example:

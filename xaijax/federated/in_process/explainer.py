@@ -138,7 +138,7 @@ class FederatedExplainer:
         interaction_std_errors_: after a call, bounds of its standard errors.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted. The model is not called before
+        InputError, InputTypeError: an argument is not accepted. The model is not called before
             the first explanation.
 
     Example:
@@ -189,7 +189,7 @@ class FederatedExplainer:
         self._end_weight = end_weight_of(end_weight, estimator, index, model)
         if estimator == "wls" and (budget is not None or tolerance is not None):
             raise InputError(
-                "estimator='wls' asks all coalitions; leave budget= and tolerance= out."
+                "estimator='wls' takes all coalitions; leave budget= and tolerance= out."
             )
         shown = source.as_rows(model.allow_nan) if isinstance(source, Baseline) else source
         shown = rows_of(shown).copy()  # the caller's rows may change
@@ -380,7 +380,7 @@ class FederatedExplainer:
             with all columns, with each guest switched off, and of the refitted models.
 
         Raises:
-            InputError, InputTypeError: an argument that is not accepted; a model with several
+            InputError, InputTypeError: an argument is not accepted; a model with several
                 outputs; several reference rows; y of another length, or of another kind than the
                 labels; a guest that is not there. Errors of a call are raised too.
         """
@@ -465,7 +465,7 @@ class FederatedExplainer:
         P = explainer.players.count - len(self.parties.idle)
         if P > LARGEST_TABLE:
             raise EnumerationLimitError(
-                f"estimator='wls' asks all 2^{P} coalitions of {P} players; at most "
+                f"estimator='wls' takes all 2^{P} coalitions of {P} players; at most "
                 f"{LARGEST_TABLE} players are accepted. Say estimator='auto'."
             )
 

@@ -33,7 +33,7 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
     """The `background=` of an `Explainer`, a `Baseline` or rows; and its kind, in a word.
 
     reference: "median" | "na" | a row [F] | rows [B, F]; background: rows [*, F], array or frame.
-    Raises InputError and InputTypeError for an argument that is not accepted.
+    Raises InputError or InputTypeError if an argument is not accepted.
     """
     if background is None:
         raise InputTypeError("background must be rows [B, F], an array or a frame; got None.")
@@ -98,7 +98,7 @@ def _same_columns(labels: Sequence[str], background: Any) -> None:
         expected = frame_labels(background, "background")
         same_labels(labels, expected, "reference", "the background")
     else:
-        raise InputError("reference is a frame, but the background an array; give both alike.")
+        raise InputError("reference is a frame and background an array; give two of one kind.")
 
 
 END_WEIGHT = 1e4  # the authors'

@@ -52,7 +52,7 @@ def split_logistic(
         A `PartySplit`, with a part of one number for each guest.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
 
     Example:
         >>> import numpy as np
@@ -108,7 +108,7 @@ def split_neighbours(
         in float64.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
 
     Example:
         >>> import numpy as np
@@ -160,7 +160,7 @@ def split_trees(
         A `PartySplit`, with a part of one number for each guest.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
         ImportError: scikit-learn is not installed.
 
     Example:
@@ -263,7 +263,7 @@ def training(
     if y.shape != (len(X),):
         raise InputError(f"labels has shape {y.shape}; [{len(X)}] is needed, one per row.")
     if set(np.unique(y)) != {0.0, 1.0}:
-        raise InputError("labels must be True and False (or 1 and 0), with both of them there.")
+        raise InputError("labels must be True and False (or 1 and 0), and both must occur.")
     names = feature_names_of(feature_names, X.shape[1])
     table = given_rows(rows)
     if table.is_frame and all(isinstance(label, str) for label in table.labels):
@@ -327,7 +327,7 @@ def split_network(
         A `PartySplit`, with a part of `embedding` numbers for each guest.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
         ImportError: optax is not installed.
 
     Example:

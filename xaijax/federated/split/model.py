@@ -78,7 +78,7 @@ class SplitModel:
             A host's frame is read by them.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
 
     Example:
         >>> import xaijax as xj
@@ -134,7 +134,7 @@ class SplitModel:
             A `SplitModel`, which `save` accepts.
 
         Raises:
-            InputError, InputTypeError: an argument that is not accepted.
+            InputError, InputTypeError: an argument is not accepted.
         """
         checks.one_of(join, "join", list(JOINS))
         H = own.columns

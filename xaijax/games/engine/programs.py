@@ -164,8 +164,8 @@ class Programs:
                 )
                 return
         raise ModelOutputError(
-            f"{said} Either a row's answer depends on the rows with it (on a statistic of the "
-            f"batch), and must not, or XLA's compiler for {where} makes a wrong program of it: use "
+            f"{said} If a row's answer depends on other rows of its batch, change the model: that "
+            f"is not allowed. Otherwise XLA's compiler for {where} made a wrong program: use "
             "another version of jaxlib, or say backend='host' in as_model."
         )
 

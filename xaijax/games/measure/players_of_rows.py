@@ -116,7 +116,7 @@ def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:
     instances = {len(part) for part in parts if part.ndim == 2}
     if len(instances) > 1:
         said = ", ".join(f"{n!r} {p.shape}" for n, p in zip(layout.names, parts, strict=True))
-        raise InputError(f"players is of other numbers of instances in its leaves: {said}.")
+        raise InputError(f"players: give all arrays the same number of instances, got {said}.")
     lead = tuple(instances)
     return np.concatenate([np.broadcast_to(p, (*lead, p.shape[-1])) for p in parts], axis=-1)
 

@@ -41,7 +41,7 @@ from xaijax.tables.rows import rows_of
 
 @explainer_class
 class AnchorExplainer:
-    """Finds IF-THEN rules, called anchors, that hold a model's prediction, for many instances.
+    """Finds IF-THEN rules (anchors) under which predictions stay the same, for many instances.
 
     A rule A of the instance x is a set of predicates that x satisfies, at most one per column. A
     predicate says "in the same bin as x", or "the same category as x"; in a widened rule it may say

@@ -155,7 +155,7 @@ def enumerated(game: GameRun, costs: ExactCost, estimator: str, budget: int | No
     if estimator == "exact":
         if budget is not None:
             raise InputError(
-                f"budget={budget:,} is given, but estimator='exact' asks all coalitions. Leave it "
+                f"budget={budget:,} is given, but estimator='exact' takes all coalitions. Leave it "
                 "out, or say estimator='auto', for which it is a limit."
             )
         return everything

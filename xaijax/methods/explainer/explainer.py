@@ -94,7 +94,7 @@ class Explainer:
             instance; or `TreePaths()`, which takes the covers of a tree's nodes in place of rows.
             A JAX model gets integers or bools if both background and X are of that type, and
             floats otherwise.
-        players: who plays. None: each column is a player. Groups of columns are given as {"name":
+        players: the players. None: each column is a player. Groups of columns are given as {"name":
             [columns]}, as [[columns], ...], or as whole numbers [*F] that say which group each
             entry belongs to. A column in no group is a player of its own. Entries with number -1
             are never replaced. Numbers [N, *F] group the entries of each instance: segments of an

@@ -112,9 +112,9 @@ def two_of(explainer: Explainer, players: int) -> tuple[Explainer, Explainer]:
     every = players <= 24 and (1 << players) - 2 <= few
     if few > budget and not every:
         raise InputError(
-            f"levels={LOW!r}: budget={budget:,} is less than the {few:,} coalitions of {full.name} "
-            f"that tell how far its copy is off, with {players:,} players. Say "
-            f"budget={few * SHARE:,}, or leave out levels=."
+            f"levels={LOW!r}: budget={budget:,} is less than the {few:,} coalitions which compare "
+            f"{full.name} with its copy, for {players:,} players. Say budget={few * SHARE:,}, or "
+            "leave out levels=."
         )
     of_few: dict[str, Any] = {"estimator": "exact", "budget": None}
     if not every:

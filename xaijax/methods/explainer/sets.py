@@ -107,7 +107,7 @@ class InteractionQuery:
             least = SAMPLERS[self.sampler].smallest_budget(P, self.index)
             if allowed < least:
                 raise InputError(
-                    f"budget={allowed:,} is too small: interactions of {P} players ask at least "
+                    f"budget={allowed:,} is too small: interactions of {P} players need at least "
                     f"{least:,} coalitions. Raise budget=, or group columns with players=."
                 )
             has_budget = explainer.budget is not None
@@ -158,10 +158,10 @@ class InteractionQuery:
 
     def _refuse_many_players(self, P: int) -> None:
         raise EnumerationLimitError(
-            f"index={self.index.name!r}, order={self.order}: there are {P:,} players. Beyond "
-            f"{LARGEST_P:,} the numbers of their sets are no float64, so only 'sii', 'banzhaf' and "
-            "'moebius' are known, of a model with a closed form (additive, or a sum of trees). "
-            "Group columns with players=, or say one of these."
+            f"index={self.index.name!r}, order={self.order}: there are {P:,} players. With "
+            f"more than {LARGEST_P:,}, the numbers of sets exceed float64. Only 'sii', 'banzhaf' "
+            "and 'moebius' are possible then, for models with a closed form (additive, or sums of "
+            "trees). Group columns with players=, or say one of these."
         )
 
     def _refuse_unbiased(self) -> None:

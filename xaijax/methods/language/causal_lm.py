@@ -159,8 +159,8 @@ class CausalLM:
         return jax.jit(continued, static_argnums=3)
 
     def predicted(self, params: Any, ids: Any, mask: Any, places: Any) -> Any:
-        """The logits at places [R, t], floating [R, t, V], of a few rows at a time where all of
-        theirs would be too many. Raises ModelOutputError for logits of another shape.
+        """Returns the logits at places [R, t], floating [R, t, V], of a few rows at a time if the
+        logits of all would be too many. Raises ModelOutputError for logits of another shape.
         """
         R = at_once = len(ids)
         if R > 1:

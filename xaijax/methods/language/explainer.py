@@ -92,7 +92,7 @@ class PromptExplainer:
     """Explains what a causal language model says: how much each segment of a prompt moves it.
 
     A player is a segment of the prompt: a word, a sentence, a document. The value of a coalition is
-    the log-probability of the target text behind the prompt, if only the coalition's segments are
+    the log-probability of the target text after the prompt, if only the coalition's segments are
     present. The target is given, or it is the model's own greedy continuation of the full
     prompt. Prompts become rows of tokens, and `Explainer` explains these: estimators, interactions
     and certain top-k are the same.
@@ -102,9 +102,9 @@ class PromptExplainer:
         tokenizer: a `Tokenizer` of the tokenizers package, a tokenizer of Hugging Face, or a
             function that takes a text and returns ids, or (ids, [(start, end), ...]) with the place
             of each token in the text. by="token" alone needs no places.
-        by: who plays: "token", "word", "sentence" or "line" of the prompt, or a function that takes
-            a text and returns the segments as pairs (start, end). Tokens outside of all segments
-            are always kept.
+        by: the players: "token", "word", "sentence" or "line" of the prompt, or a function that
+            takes a text and returns the segments as pairs (start, end). Tokens outside of all
+            segments are always kept.
         absent: what becomes of an absent segment. These are different questions, and
             provenance["absent"] says which one was asked. "drop": it is left out, and later tokens
             move up. "mask": its tokens stay in place, and the mask hides them. A token's number: it
@@ -112,11 +112,11 @@ class PromptExplainer:
             of prompts: the segments in the same places of these prompts, averaged over them; all
             prompts have the same number of segments then.
         index, estimator, budget, link, seed, tolerance: as for `Explainer`.
-        chat: None, or a text with one {} where the prompt goes. It never plays. Or messages, such
+        chat: None, or a text with one {} where the prompt goes. It is no player. Or messages, such
             as [{"role": "user", "content": "{}"}], for the chat template of a tokenizer of
             Hugging Face, which then has the special tokens.
         start: a token's number or a text in front of each prompt, in place of the special tokens
-            that the tokenizer adds; it never plays. None: what the tokenizer adds. With
+            that the tokenizer adds; it is no player. None: what the tokenizer adds. With
             absent="drop" or "mask" something must be left if all segments are absent.
         stop: a token's number that ends a generated target; None: the tokenizer's eos_token_id, if
             it has one.
@@ -222,17 +222,17 @@ class PromptExplainer:
         Args:
             prompts: N texts.
             targets: N texts that follow the prompts, or one text for all; None, for all or in place
-                of a text: the prompt's greedy continuation. A target's tokens are those that it has
-                behind its prompt; if a token reaches from the prompt into the target, it belongs to
-                the target. stats["targets"] has the texts as the tokens have them.
-            new_tokens: int. The most tokens of a generated target.
+                of a text: the prompt's greedy continuation. A target is tokenized together with its
+                prompt; a token that reaches from the prompt into the target belongs to the target.
+                stats["targets"] shows the tokens of each target as text.
+            new_tokens: int. The largest number of tokens of a generated target.
             outputs: "target": the log-probability of the target. "tokens": that of each of its
                 tokens, K outputs; 0 for a token that a shorter target lacks. Or a function (logits
                 [R, t, V] that predict the target's tokens, these tokens int [R, t], -1 where a
                 shorter target lacks one) that returns [R] or [R, K], in jax.numpy.
             players: for each prompt its segments, as ascending pairs (start, end) of places in its
-                text, in place of by=; None: by= says. They do not go with absent=[prompts], whose
-                segments only by= says.
+                text. They replace by=, and cannot be combined with absent=[prompts], whose segments
+                follow from by=. None: the segments of by=.
             progress, top, confidence, bounds: as for `Explainer`.
 
         Returns:

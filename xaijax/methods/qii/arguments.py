@@ -68,8 +68,8 @@ def pool_rows(
         return pool, "rows"
     if samples is None:
         raise InputError(
-            "pool is a sampler, which never ends. Say samples=n, or give the rows themselves; a "
-            "baseline of each row is xaijax.Baseline(function)."
+            "pool is a sampler, which has no last row. Say samples=n, or give the rows themselves; "
+            "a baseline of each row is xaijax.Baseline(function)."
         )
     if pool_weights is not None:
         raise InputError(

@@ -406,8 +406,8 @@ def warn_long_list(game: GameRun, replaced: np.ndarray) -> None:
 def _refuse_rows(rows: int, what: str, game: GameRun, question: str) -> None:
     if rows > MOST_ROWS:
         raise EnumerationLimitError(
-            f"samples=None asks {what}, {rows:.2g} model rows and more than 2^36. Take fewer rows "
-            f"or donors, or group columns with players= (there are {game.P}). "
+            f"samples=None needs {what}: {rows:.2g} model rows; at most 2^36 are accepted. Take "
+            f"fewer rows or donors, or group columns with players= (there are {game.P}). "
             f"{instead(game.quantity, question)}"
         )
 
@@ -416,7 +416,7 @@ def refuse_random_index(game: GameRun, what: str) -> None:
     """Raises InputError for what cannot separate a random model's noise from influence."""
     if not game.engine.model.deterministic:
         raise InputError(
-            f"{what} would hold the noise of a model of deterministic=False. Say "
+            f"{what} would contain the noise of a random model (deterministic=False). Say "
             "explain(index='shapley'), 'banzhaf', SizeLimited(k) or Pr[S], whose std_errors "
             "include it."
         )

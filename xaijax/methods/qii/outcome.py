@@ -129,7 +129,8 @@ def _custom_score(interest: Interest, bounds: tuple[float, float]) -> score.Scor
 def _of_labels(model: Any, interest: Interest, bounds: tuple[float, float]) -> Outcome:
     if not model.deterministic:
         raise InputError(
-            "outcome='label' of a random model has no one answer a row. Say outcome='proba'."
+            "outcome='label' needs a deterministic model: a random one may give a row several "
+            "labels. Say outcome='proba'."
         )
     decided, codes = model.decided()
     if interest.score is not None:

@@ -519,7 +519,7 @@ def refuse_no_gap(quantity: str, difference: str, outcome: str) -> None:
         raise InputError(f"quantity={quantity!r}: proxies are found by quantity='disparity'.")
     if outcome == "proba":
         raise InputError(
-            "outcome='proba' has a gap for every class, so no one order of proxies. Say "
+            "outcome='proba' has one gap for each class, so proxies have no single order. Say "
             "outcome='score' for the positive class, or outcome='label'."
         )
     if difference != "subtract":

@@ -130,7 +130,7 @@ def refuse_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> Non
     held = 16 * coalitions * game.P  # masks of one draw, and what is made of them
     if held > game.engine.memory.whole:
         raise MemoryPlanError(
-            f"a draw of samples= asks {coalitions:,} sets of {game.P:,} players, {held:,} bytes, "
+            f"a draw of samples= needs {coalitions:,} sets of {game.P:,} players, {held:,} bytes, "
             f"more than max_memory={game.engine.memory.whole:,}. Group columns with players=, or "
             "raise max_memory=."
         )

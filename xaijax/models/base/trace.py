@@ -293,8 +293,8 @@ class StateAtTrace:
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         raise InputError(
             f"f= ({self._name}) reads {listed}{more}, changed since JAX first traced this model. "
-            "All its programs are of that state. Make the model anew with as_model, and explainers "
-            "of it; or give what changes as params= and use model.replace(params=...)."
+            "Its programs belong to the old state. Make a new model with as_model, and new "
+            "explainers; or pass what changes as params= and use model.replace(params=...)."
         )
 
     def _is_moved(self, name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -343,9 +343,9 @@ class Bridged:
             gap = gap_of(wanted.astype(np.float32), traced.astype(np.float32), wanted)
             if gap is not None:
                 raise ModelOutputError(
-                    f"backend='jax': what JAX makes of {self.name} differs from the module's own "
+                    f"backend='jax': {self.name} in JAX differs from the module's own "
                     f"answers by up to {gap[0]:.3g}, first in row {start + gap[1]}. Leave backend= "
-                    "out: then the module itself is asked, on the host."
+                    "out: the module then runs on the host."
                 )
 
     def _traced(self, rows: Any, count: int) -> np.ndarray:

@@ -64,8 +64,8 @@ def _hold(compiled: dict[Any, Any], program: Any, params: Any, rows: np.ndarray)
     gap = look.gap(wanted.reshape(count, -1), answered.reshape(count, -1))
     if gap is not None:
         raise ModelOutputError(
-            f"{look.name} gives other answers to the same rows when it is asked for {len(rows)} "
-            f"than when it is asked for {count}: by up to {gap[0]:.3g}. Either a row's answer "
-            "depends on the rows with it, or XLA makes a wrong program: use another jaxlib, or say "
+            f"{look.name} gives other answers to the same rows in a call with {len(rows)} rows "
+            f"than in one with {count}: by up to {gap[0]:.3g}. Either a row's answer depends on "
+            "other rows of its batch, or XLA made a wrong program: use another jaxlib, or say "
             "backend='host'."
         )

@@ -319,7 +319,7 @@ class AnsweredBefore:
         if self._names():
             raise NonDeterministicModelError(
                 f"{self._name} gave different answers to the same rows, by up to {gap[0]:.3g}: it "
-                f"reads {self._names()}, changed since it was first asked. Make the explainer anew."
+                f"reads {self._names()}, changed since its first call. Make a new explainer."
             )
         raise NonDeterministicModelError(_refusal(self._name, len(self._answer), rows, gap))
 
@@ -330,10 +330,10 @@ class AnsweredBefore:
         gap = gap_of(before, now, before)
         if gap is None:
             return
-        read = f" It reads {self._names()}, changed since it was first asked." * bool(self._names())
+        read = f" It reads {self._names()}, changed since its first call." * bool(self._names())
         raise NonDeterministicModelError(
-            f"{self._name} does not repeat itself: rows of the first call of this run had other "
-            f"answers at its end, by up to {gap[0]:.3g}.{read} Leave what it reads as it is, or "
+            f"{self._name} gave other answers to rows of the first call of this run when the "
+            f"run ended: by up to {gap[0]:.3g}.{read} Do not change what it reads, or "
             "say as_model(..., deterministic=False) if it draws random numbers."
         )
 
@@ -402,8 +402,8 @@ def _bare(leaf: Any) -> Any:
 
 def _refusal(name: str, first: int, second: int, gap: tuple[float, int]) -> str:
     return (
-        f"{name} gave different answers to the same rows when it was asked for {first} and for "
-        f"{second} at a time: by up to {gap[0]:.3g}. Its answer to a row depends on the number of "
+        f"{name} gave different answers to the same rows when called with {first} rows and with "
+        f"{second} rows: by up to {gap[0]:.3g}. Its answer to a row depends on the number of "
         "rows (len(X), X.shape[0]). Each row's output must depend on that row alone: put constants "
         "in their place, or switch the model to inference mode."
     )

@@ -49,7 +49,7 @@ class FirstLayer:
             model has no params it takes `hidden` alone.
 
     Raises:
-        InputError: when the model is first explained, a declaration that does not describe it.
+        InputError: the declaration does not describe the model; raised when it is first explained.
 
     Example:
         >>> import numpy as np
@@ -199,8 +199,8 @@ class Split:
             result of `first`. If the model has no params it takes `hidden` alone.
 
     Raises:
-        InputError: when the model is first explained, a declaration that does not describe it; in a
-            call, a `first` that is not a sum over its players.
+        InputError: the declaration does not describe the model (raised when it is first explained),
+            or `first` is not a sum over the players of a call.
 
     Example:
         >>> import jax.numpy as jnp

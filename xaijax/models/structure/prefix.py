@@ -41,8 +41,8 @@ class Prefix:
             no params, none of the three takes them.
 
     Raises:
-        InputError: when the model is first explained, a declaration that does not describe it, or
-            players that own parts of items.
+        InputError: the declaration does not describe the model, or a player owns parts of items;
+            raised when the model is first explained.
 
     Example:
         >>> import jax
