@@ -1,4 +1,5 @@
-"""T52, T53, T72 and `first`: the first answer of a new process, by the clock and the processor."""
+"""T52, T53, T72, `first` and `one-row`: first answers of new processes and warm answers of one row,
+by the processor and by the clock."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,20 +19,33 @@ from typing import Any
 import numpy as np
 
 from bench.environments import environment
-from bench.first_jobs import LIBRARIES, MODELS, B, N
-from bench.frame import Agreement, Case, Figure, NotRun, Outcome, Size
+from bench.first_jobs import LIBRARIES, MODELS, B, N, by_shap, ours, question
+from bench.frame import (
+    Agreement,
+    Case,
+    Contender,
+    Figure,
+    NotRun,
+    Outcome,
+    Size,
+    ratio,
+    take_turns,
+    wall,
+)
 from bench.jobs import ROOT
 
 
 def told_by(library: str, model: str = "") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What a job says, and its arrays; raises NotRun if the library is not installed.
 
-    captum runs in its environment, if that was made; the bench of gradients makes it.
+    What needs PyTorch runs in the environment of `bench/peers/gradients.txt`, if it is not here.
     """
     python = Path(sys.executable)
-    if library == "captum" and importlib.util.find_spec("captum") is None:
-        python = environment("gradients")
     own = {name: text for name, text in os.environ.items() if "CACHE" not in name}
+    needs = {"captum": "captum", "images": "torch"}.get(library)
+    if needs and importlib.util.find_spec(needs) is None:
+        python = environment("gradients")
+        own["PYTHONPATH"] = str(ROOT / "kernels")
     own.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     with tempfile.TemporaryDirectory(prefix="xaijax-bench-") as folder:
         outputs = Path(folder) / "out.npz"
@@ -193,6 +208,60 @@ def setup_import(size: Size) -> Shares:
     return Shares("import", jobs, {"imports": (1.5, 1.2)}, 9 if size == "full" else 1)
 
 
+@dataclass(frozen=True)
+class OneRow:
+    """Warm calls that explain one row, by ours and by shap, in turn."""
+
+    models: Sequence[str]
+    calls: int  # of a turn
+    rounds: int
+
+    def measure(self) -> Outcome:
+        """Processor seconds have the goal; those by the clock are shown as well."""
+        if importlib.util.find_spec("shap") is None:
+            raise NotRun("shap is not installed")
+        figures: list[Figure] = []
+        agreements: list[Agreement] = []
+        for model in self.models:
+            task = question(model, "xaijax")
+            contenders = [
+                Contender("ours", _repeated(ours(task)), self.calls),
+                Contender("shap", _repeated(by_shap(task)), self.calls),
+            ]
+            label = f"{model}: ours / shap's {'Tree' if task.trees else 'Exact'}Explainer"
+            timings, results = take_turns(contenders, rounds=self.rounds, clock=time.process_time)
+            figures.append(Figure(label, ratio(timings, "ours", "shap"), 3))
+            far = (
+                np.abs(results["ours"] - results["shap"]).max()
+                / np.abs(task.answers(task.rows)).max()
+            )
+            reason = "float32 compared with float64, of the largest answer"
+            agreements.append(Agreement(f"{model}: both values", float(far), 1e-5, reason))
+            timings, _ = take_turns(contenders, rounds=self.rounds, clock=wall)
+            figures.append(Figure(f"{label}, by the clock", ratio(timings, "ours", "shap")))
+        notes = (f"the least of {self.rounds} turns of {self.calls} calls each",)
+        return Outcome(tuple(figures), agreements=tuple(agreements), notes=notes)
+
+
+def _repeated(explain: Callable[[slice], np.ndarray]) -> Callable[[int], np.ndarray]:
+    """Explains the first row several times; returns the last values, [1, P]."""
+
+    def run(calls: int) -> np.ndarray:
+        return [explain(slice(1)) for _ in range(calls)][-1]
+
+    return run
+
+
+def setup_row(size: Size) -> OneRow:
+    """Measures warm calls that explain one row of 8 columns with 20 background rows, by a network
+    in JAX, a logistic model, a forest and a function on the host, over shap's ExactExplainer, or
+    its TreeExplainer for the forest.
+    """
+    if size == "smoke":
+        return OneRow(("host",), 1, 1)
+    return OneRow(("network", "logistic", "forest", "host"), 20, 5)
+
+
 class Images:
     """The peak of a process that explains images by a network in PyTorch."""
 
@@ -220,6 +289,7 @@ CASES = (
     Case("T52", setup_quickstart),
     Case("T53", setup_pipeline),
     Case("T72", setup_images),
-    Case("first", setup_answers, long=True),
+    Case("first", setup_answers, long=True, page="docs/first_answer.md"),
+    Case("one-row", setup_row),
     Case("import", setup_import),
 )
