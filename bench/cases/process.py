@@ -163,8 +163,8 @@ def setup_ready(size: Size) -> Ready:
     An MLP 100-64-64, exact at 12 players, sampled at 100.
 
     Missed: The goal leaves room for three programs of the size of f, and a first explanation
-    compiles eight (T39). The first explanation takes 2.4 s of the processor beyond half a second,
-    and compiling one function takes 0.26 s there.
+    compiles three, of which one holds f's layers for sub-coalitions and takes four times as long
+    as f to compile.
     """
     full = size == "full"
     hidden, donors = ((100, 64, 64, 1), 101) if full else ((8, 1), 5)
@@ -198,9 +198,9 @@ def setup_first(size: Size) -> Cold:
 
     Imports are left out; the compilation includes tracing and lowering, as JAX counts them.
 
-    Missed: Eight programs are compiled, five of them also without a structure. At commit bd038fca96
-    (2026-11-28) the plain path took 4.33 s to the first answer, 1.63 s of it for the compilation of
-    five programs.
+    Missed: Five programs are compiled, and the one that holds the model takes half of that time.
+    At commit bd038fca96 (2026-11-28) there were eight, and the plain path took 4.33 s to the first
+    answer, 1.63 s of it for the compilation of five programs.
     """
     goals: Goals = {"to the first answer": ("first", 5, 3), "compilation": ("compilation", 2, 1)}
     return _cold(size, goals)
