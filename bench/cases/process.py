@@ -163,8 +163,8 @@ def setup_ready(size: Size) -> Ready:
     An MLP 100-64-64, exact at 12 players, sampled at 100.
 
     Missed: The goal leaves room for three programs of the size of f, and a first explanation
-    compiles three, of which one holds f's layers for sub-coalitions and takes four times as long
-    as f to compile.
+    compiles three. One of them evaluates f's layers for sub-coalitions, and takes four times as
+    long as f to compile.
     """
     full = size == "full"
     hidden, donors = ((100, 64, 64, 1), 101) if full else ((8, 1), 5)

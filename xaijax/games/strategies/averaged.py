@@ -53,8 +53,8 @@ class ByAveragedTables:
         self._run, self._weights = run, weights
 
     def takes(self, chunk: Chunk) -> np.ndarray:
-        """The instances of which nearly all sub-coalitions are distinct; bool [n]. Some donor
-        then differs in every player: else at least half of them would be equal to others.
+        """The instances with hardly two equal sub-coalitions; bool [n]. Some donor differs from
+        them in every player: else half of the sub-coalitions would be equal to others.
         """
         assert chunk.differs is not None
         alike = (~chunk.differs).sum(axis=2, dtype=float)

@@ -499,8 +499,8 @@ class Explainer:
         return enumerates and not named and model.deterministic
 
     def _who_answers(self, X: Any, outputs: Any, asks: bool) -> Evaluator:
-        """The evaluator of a call: of the estimator itself, until a call asks so many rows that
-        its translation is worth the time that it takes to compile.
+        """The evaluator of a call: of the estimator itself, until one call asks enough rows to
+        be worth the time that it takes to compile the translation.
         """
         if outputs is not None:
             return self._of_one_output
