@@ -198,9 +198,10 @@ def setup_first(size: Size) -> Cold:
 
     Imports are left out; the compilation includes tracing and lowering, as JAX counts them.
 
-    Missed: Five programs are compiled, and the one that holds the model takes half of that time.
-    At commit bd038fca96 (2026-11-28) there were eight, and the plain path took 4.33 s to the first
-    answer, 1.63 s of it for the compilation of five programs.
+    Missed: Five programs are compiled, and other work on the cores adds to the clock. The program
+    that holds the model takes half of the compilation. At commit bd038fca96 (2026-11-28) there were
+    eight, and the plain path took 4.33 s to the first answer, 1.63 s of it for the compilation of
+    five programs.
     """
     goals: Goals = {
         "to the first answer": ("first", 5, 3),
