@@ -170,25 +170,26 @@ def question(name: str, library: str) -> Question:
     return _of_estimator(name, rows, draw)
 
 
-def ours(question: Question, **options: Any) -> np.ndarray:
-    """The values [N, P] by xaijax: a model and an explainer made anew."""
+def ours(question: Question, **options: Any) -> Callable[[slice], np.ndarray]:
+    """The values of some rows of X by xaijax: a model and an explainer made anew."""
     import xaijax  # noqa: PLC0415 - each process has one library
 
     model = xaijax.as_model(question.model, **question.options | options)
     explainer = xaijax.Explainer(model, question.background, estimator="exact")
-    return explainer(question.X, progress=False).values
+    return lambda rows: explainer(question.X[rows], progress=False).values
 
 
-def by_shap(question: Question) -> np.ndarray:
+def by_shap(question: Question) -> Callable[[slice], np.ndarray]:
     """The same by shap: its TreeExplainer if it reads the trees, else the ExactExplainer."""
     import shap  # noqa: PLC0415
 
     X, background = question.rows[:N], question.rows[N : N + B]
     if question.trees:
-        return shap.TreeExplainer(question.model, background).shap_values(X)
+        trees = shap.TreeExplainer(question.model, background)
+        return lambda rows: trees.shap_values(X[rows])
     masker = shap.maskers.Independent(background, max_samples=B)
     exact = shap.explainers.Exact(question.answers, masker)
-    return exact(X, max_evals=2 ** X.shape[1], silent=True).values
+    return lambda rows: exact(X[rows], max_evals=2 ** X.shape[1], silent=True).values
 
 
 def by_shapiq(question: Question) -> np.ndarray:
@@ -351,10 +352,11 @@ def main(library: str, name: str, outputs: Path) -> dict[str, Any]:
         return {"first": report, "peak": peak, "before": before}
     imports, _ = measured(lambda: __import__(library.partition(" ")[0]) and np.zeros(0))
     task = question(name, library.partition(" ")[0])
+    every = slice(None)
     runs: dict[str, Callable[[], np.ndarray]] = {
-        "xaijax": lambda: ours(task),
-        "xaijax host": lambda: ours(task, backend="host"),
-        "shap": lambda: by_shap(task),
+        "xaijax": lambda: ours(task)(every),
+        "xaijax host": lambda: ours(task, backend="host")(every),
+        "shap": lambda: by_shap(task)(every),
         "shapiq": lambda: by_shapiq(task),
         "captum": lambda: by_captum(task),
     }

@@ -30,6 +30,7 @@ OWN_ENVIRONMENT = {
     "T14": "anchor-exp",
     "T15": "alibi",
     "T16": "alibi",
+    "T72": "gradients",
 }
 # The newest shapiq for Python 3.11 is older than LeverageSHAP; the whole bench runs on a newer one.
 NO_PEER = ("shap is not installed", "shapiq is not installed", "this shapiq has no LeverageSHAP")

@@ -10,8 +10,8 @@ value with everything replaced, entry 2^P - 1 is f(x).
 1. closed form, if the model's trace shows one (additive models, sums of trees): all instances,
    without hybrids.
 2. averaged tables, if the model's structure evaluates sub-coalitions on a device: instances that
-   differ from every donor in every player. They need at least four donors, 2^P rows that fit a
-   tile, and a score that is not a vector of probabilities.
+   differ from nearly every donor in every player. They need at least four donors, 2^P rows that
+   fit a tile, and a score that is not a vector of probabilities.
 3. pairs: all others, by the 2^k sub-coalitions of a pair that differs in k players; evaluated by
    the structure if its products are at least a 32nd of the model's (`Engine.worthwhile`), otherwise
    by the model.

@@ -432,7 +432,7 @@ class GameRun:
             self.instances(rows),
             self.engine.replacement.weights[donors],
             refuse_bad_answers(self.engine, rows + self.first, backend, masks),
-            self.reporting(stream),
+            self.reporting(stream.rows, stream.distinct_rows),
             masks,
         )
 
@@ -446,14 +446,14 @@ class GameRun:
         self.count.distinct += rows
         self.report(rows)
 
-    def reporting(self, stream: Stream) -> Done:
-        """Converts rows of the stream, with the padding of small pairs, to requested rows."""
+    def reporting(self, rows: int, distinct: int) -> Done:
+        """Converts evaluated rows, `rows` in all, to requested ones, `distinct` in all."""
         done = report = 0
 
-        def advance(rows: int) -> None:
+        def advance(count: int) -> None:
             nonlocal done, report
-            done += rows
-            before, report = report, done * stream.distinct_rows // stream.rows
+            done += count
+            before, report = report, done * distinct // rows
             self.report(report - before)
 
         return advance
@@ -482,7 +482,7 @@ class GameRun:
             instance.astype(np.int32), donor.astype(np.int32), coalition.astype(np.int32), self.P
         )
         self.counted(stream)
-        done = self.reporting(stream)
+        done = self.reporting(stream.rows, stream.distinct_rows)
         x = self.instances(rows) if scored else Instances(self.codes[rows], here=rows + self.first)
         check = refuse_bad_answers(self.engine, rows + self.first, backend, masks, scored)
         parts = [np.zeros((0, self.engine.outputs))]

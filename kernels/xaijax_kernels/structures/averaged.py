@@ -1,9 +1,9 @@
 """v(S) of all coalitions of an instance by its model's structure, averaged over donors on the
 device.
 
-If every donor differs from x in every player, no two hybrids are equal, and each donor takes the
-same 2^P coalitions. The mean over donors is taken while the outputs are in a core's fast memory:
-one table is returned per instance instead of one per pair.
+If nearly every donor differs from x in every player, hardly two hybrids are equal, and each donor
+takes the same 2^P coalitions. The mean over donors is taken while the outputs are in a core's fast
+memory: one table is returned per instance instead of one per pair.
 
 **Means of a logistic head** need no exponential per coalition:
 

@@ -3,7 +3,7 @@
 Reading order:
 
     closed_form       semivalues of additive models and of trees, without coalitions
-    averaged          semivalues if every donor differs in every player, by mean scores
+    averaged          semivalues if nearly every donor differs in every player, by mean scores
     by_pairs          semivalues of each pair from its own 2^k sub-coalitions, and full tables
     by_parts          lists by a layer that adds: x's part for all donors, a donor's for all x
     listed            v(S) of a list of coalitions that all instances share

@@ -1,4 +1,5 @@
-"""Computes semivalues of instances that differ from every donor in every player, by mean scores.
+"""Computes semivalues of instances that differ from nearly every donor in every player, by mean
+scores.
 
 This is the case for continuous columns. The model's structure evaluates all sub-coalitions of a
 pair, and the device averages them over donors (`structures/averaged.py`). One table per instance is
@@ -40,18 +41,24 @@ from xaijax_kernels.structures.base import shapes_of
 
 FEWEST_DONORS = 4  # with fewer there is little to average
 FILLED = 8  # blocks may have an eighth more donors than there are
+# A sixteenth of the sub-coalitions may be equal to others and evaluated all the same. Else a few
+# equal entries among continuous ones need the programs of pairs, which take longer to compile.
+EQUAL = 16
 
 
 class ByAveragedTables:
-    """The strategy for instances that differ from every donor in every player."""
+    """The strategy for instances that differ from nearly every donor in every player."""
 
     def __init__(self, run: GameRun, weights: Weights) -> None:
         self._run, self._weights = run, weights
 
     def takes(self, chunk: Chunk) -> np.ndarray:
-        """The instances that differ from every donor in every player; bool [n]."""
+        """The instances with hardly two equal sub-coalitions; bool [n]. Some donor differs from
+        them in every player: else half of the sub-coalitions would be equal to others.
+        """
         assert chunk.differs is not None
-        whole = chunk.differs.all(axis=(1, 2))
+        alike = (~chunk.differs).sum(axis=2, dtype=float)
+        whole = np.exp2(-alike).mean(axis=1) >= 1 - 1 / EQUAL
         program = self._averaged(chunk.backend) if whole.any() else None
         # A plan compiles nothing, and takes it that a dispatch fits.
         fits = (
@@ -65,11 +72,12 @@ class ByAveragedTables:
         """
         program, run = self._averaged(chunk.backend), self._run
         assert program is not None
-        part, count = totals.like(len(places)), run.count
-        well = program.add(run.codes[chunk.here[places]], self._weights, part, run.report)
+        part, count, rows = totals.like(len(places)), run.count, _distinct(chunk, places)
+        done = run.reporting(len(places) * program.asked, int(rows.sum()))
+        well = program.add(run.codes[chunk.here[places]], self._weights, part, done)
         totals.put(places[well], part, well)
-        count.distinct += int(well.sum()) * program.asked
-        count.padded += len(places) * program.padded - int(well.sum()) * program.asked
+        count.distinct += int(rows[well].sum())
+        count.padded += len(places) * program.padded - int(rows[well].sum())
         return well
 
     def cost(self, chunk: Chunk, places: np.ndarray) -> None:
@@ -78,7 +86,7 @@ class ByAveragedTables:
         assert program is not None
         background = chunk.backend.held["background"] + program.donor_bytes
         cost.reserve(background=background, results=program.result_bytes)
-        cost.add_rows(chunk.here[places], program.asked)
+        cost.add_rows(chunk.here[places], _distinct(chunk, places))
         recipe, *before = program.recipes(len(places))
         cost.add_calls(program.calls(len(places)), recipe)
         cost.add_runs(1, *before)
@@ -88,6 +96,12 @@ class ByAveragedTables:
         if not isinstance(backend, DeviceBackend) or self._run.engine.fixed:
             return None
         return _averaged(self._run.engine, backend)  # another backend if the tile was halved
+
+
+def _distinct(chunk: Chunk, places: Any) -> np.ndarray:
+    """The number of distinct sub-coalitions of the instances at `places`, int64 [n]."""
+    assert chunk.differs is not None
+    return (np.int64(1) << chunk.differs[places].sum(axis=2)).sum(axis=1)
 
 
 @once

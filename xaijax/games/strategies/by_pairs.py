@@ -44,7 +44,7 @@ class ByPairs:
         check = refuse_bad_answers(run.engine, instances, backend)
         x = run.instances(instances)
         for _, pairs in run.packs(backend, instance, donor, differs):
-            done = run.reporting(pairs)
+            done = run.reporting(pairs.rows, pairs.distinct_rows)
             pair_semivalues(backend, pairs, x, self._weights, totals, check, done)
         return np.ones(len(places), bool)
 

@@ -207,7 +207,7 @@ class Explainer:
         self.levels = None if levels is None else read_levels(levels, self)
         self._both: tuple[Explainer, Explainer] | None = None  # of levels=
         self._evaluator: Evaluator | None = None
-        self._waits, self._rows_asked = False, 0  # of an estimator whose translation can wait
+        self._waits = False  # the translation of an estimator
         self._of_each = baseline_fn_of(background)
         if not (isinstance(background, ReplacementSource) and background.of_instances):
             self._open()
@@ -499,23 +499,22 @@ class Explainer:
         return enumerates and not named and model.deterministic
 
     def _who_answers(self, X: Any, outputs: Any, asks: bool) -> Evaluator:
-        """The evaluator of a call: of the estimator itself, as long as the rows asked of it are so
-        few that its translation is not worth the time that it takes to compile.
+        """The evaluator of a call: of the estimator itself, until one call asks enough rows to
+        be worth the time that it takes to compile the translation.
         """
         if outputs is not None:
             return self._of_one_output
         evaluator = self._open(X)
         if not self._waits:
             return evaluator
-        donors = evaluator.engine.replacement.count
         N = checks.rows_given(X)  # 0: unknown
-        rows = self._rows_asked + (N * donors << self.players.count)
+        rows = N * evaluator.engine.replacement.count << self.players.count
         by_estimator = None
-        if 0 < N and rows <= MOST_ROWS["cpu"] // SLOWER:
+        if 0 < rows <= MOST_ROWS["cpu"] // SLOWER:
             self.model.check_unchanged()
             by_estimator = self._of_estimator
         if asks:  # a plan changes nothing
-            self._waits, self._rows_asked = by_estimator is not None or not N, rows
+            self._waits = by_estimator is not None or not N
         return by_estimator or evaluator
 
     @cached_property
