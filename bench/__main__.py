@@ -130,7 +130,7 @@ def _missing_gpu() -> str:
         why = f"JAX sees {', '.join(sorted(platforms))} only"
     return (
         f"No GPU that JAX can use: {why}. Nothing was measured. On a machine with an NVIDIA GPU: "
-        'pip install "jax[cuda12]" into the environment, then make bench-gpu; without: make bench.'
+        'pip install "jax[cuda13]" into the environment, then make bench-gpu; without: make bench.'
     )
 
 

@@ -158,12 +158,11 @@ def cycles(programs: Sequence[Program]) -> float:
 
 
 def smallest(programs: Sequence[Program]) -> int | None:
-    """Rows of the smallest product of the programs that hold the model: the first of each kind."""
-    held = [
-        program.figures["smallest"]
-        for program in programs
-        if program.program.startswith("a dispatch")
-    ]
+    """Rows of the smallest product of the programs that hold the model: the dispatches, or all
+    where a job has none.
+    """
+    dispatches = [one for one in programs if one.program.startswith("a dispatch")]
+    held = [one.figures["smallest"] for one in dispatches or programs]
     return min((rows for rows in held if rows is not None), default=None)
 
 

@@ -150,6 +150,25 @@ def test_a_described_device_needs_its_memory(monkeypatch: pytest.MonkeyPatch) ->
         xj.Explainer(wide, X[:10], devices=devices, max_memory=100_000_000).plan(X)
 
 
+@pytest.mark.parametrize("options", [{}, {"structure": "plain"}], ids=["layer", "plain"])
+def test_parameters_of_a_described_device_are_planned(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network of 16 MB was planned with 9 MB on a device that should hold less."""
+    monkeypatch.setattr(dispatch, "only_described", lambda device: True)
+    params = {"W": np.ones((4, 2048), np.float32), "V": np.ones((2048, 2048), np.float32)}
+
+    def network(params: Any, rows: Any) -> Any:
+        return jnp.tanh(jnp.tanh(rows @ params["W"]) @ params["V"]).sum(axis=1)
+
+    model = xj.as_model(network, params, **options)
+    made = {"devices": jax.devices()[:1], "max_memory": 1 << 24, "batch_size": 64}
+    with pytest.raises(xj.MemoryPlanError, match="16,809,984 for parameters"):
+        xj.Explainer(model, X[:2, :4], **made).plan(X[:1, :4])
+    monkeypatch.undo()  # a CPU's own parameters are the caller's, and come on top
+    xj.Explainer(model, X[:2, :4], **made).plan(X[:1, :4])
+
+
 CALLS: dict[str, Any] = {
     "values": lambda model, options: xj.Explainer(model, X[:10], **options)(X),
     "orders": lambda model, options: xj.Explainer(

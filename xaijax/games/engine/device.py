@@ -16,7 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from xaijax.games.engine.dispatch import Dispatches, ProgramRecipe, UnderWay, placed, shape
+from xaijax.games.engine.dispatch import (
+    Dispatches,
+    ProgramRecipe,
+    UnderWay,
+    parameters_held,
+    placed,
+    shape,
+)
 from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
 from xaijax.games.engine.plan import (
     bytes_of_row,
@@ -85,7 +92,8 @@ class DeviceBackend:
         self.rows_per_call = self.sizes.tile.rows  # of the model
         self.slot_bits = self.sizes.tile.slot_bits  # a pair takes at least 2^slot_bits rows
         self.rows_per_block = self.rows_per_call  # rows within which a pair is reduced at once
-        self.held = self.sizes.held  # the memory that the run is planned with
+        # The memory that the run is planned with.
+        self.held = self.sizes.held | parameters_held(programs.params, self.mesh)
         self._same, self._split = programs.same, programs.split
         self._dtype = programs.donors.dtype
         self._weights: dict[int, tuple[np.ndarray, jax.Array]] = {}

@@ -357,6 +357,24 @@ def put(array: Any, sharding: NamedSharding) -> Any:
     return jax.ShapeDtypeStruct(np.shape(array), dtype, sharding=sharding)
 
 
+def parameters_held(params: Any, mesh: Mesh) -> dict[str, int]:
+    """The bytes of a model's parameters on each device; none on a CPU, where they are held by the
+    caller already.
+    """
+    device = mesh.devices.flat[0]
+    if device.platform == "cpu" and not only_described(device):
+        return {}
+    sizes = [_on_each_device(leaf) for leaf in jax.tree.leaves(params)]
+    return {"parameters": sum(sizes)}
+
+
+def _on_each_device(leaf: Any) -> int:
+    """The bytes of an array on each of its devices: of its share, if it is divided."""
+    sharding = getattr(leaf, "sharding", None)
+    dims = np.shape(leaf) if sharding is None else sharding.shard_shape(leaf.shape)
+    return int(np.prod(dims)) * _dtype(leaf).itemsize
+
+
 def only_described(device: Any) -> bool:
     """Whether the device belongs to a topology: programs can be compiled for it, but not run."""
     return device.client.runtime_type == "compile_only_runtime"
