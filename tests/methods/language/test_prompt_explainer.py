@@ -411,8 +411,10 @@ def test_prompts_of_absent_segments_may_have_wider_gaps() -> None:
 def test_mask_is_checked_with_targets(monkeypatch: Any) -> None:
     """The rows that check the mask lack segments, but never the start or the target."""
     found: list[Any] = []
-    name = "xaijax.methods.language.explainer.refuse_ignored_mask"
-    monkeypatch.setattr(name, lambda answer, rows: found.append((answer.layout.of_column, rows)))
+    name = "xaijax.methods.language.causal_lm.refuse_ignored_mask"
+    monkeypatch.setattr(
+        name, lambda lm, answer, rows: found.append((answer.layout.of_column, rows))
+    )
     _, X = explainer().as_explainer([PROMPT], targets=TARGET)
     of_column, rows = found[0]
     assert (rows[:, of_column < 0] == X[:, of_column < 0]).all()

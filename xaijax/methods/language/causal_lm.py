@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,17 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.core.public import public_class
 from xaijax.methods.language.layout import NOTHING, PromptLayout, bucket
+from xaijax.methods.language.torch_lm import (
+    CausalModule,
+    ModuleAnswer,
+    is_torch,
+    refuse_other_cache,
+)
+from xaijax.models.as_model import as_model
 from xaijax.models.base.trace import MATMUL
+from xaijax.models.model import Model
 from xaijax.models.queries.comparison import SHARES
+from xaijax.models.structure.prefix import GivenPrefix
 from xaijax_kernels.structures.prefixes import Segment
 
 # What is explained: the target's log-probability, that of each of its tokens, or a function.
@@ -33,7 +42,8 @@ LOGITS = 1 << 26  # numbers of logits that are made at once: 256 MB, of 49,152 t
 @public_class
 @dataclass(frozen=True, eq=False)
 class CausalLM:
-    """A causal language model: a function of tokens whose logits predict the next one.
+    """A causal language model: a function of tokens whose logits predict the next one, or a module
+    of PyTorch.
 
     Give it to `PromptExplainer`. Rows of tokens begin at the first position and are filled up at
     their end, where the mask is False.
@@ -41,7 +51,12 @@ class CausalLM:
     Args:
         logits: function (params, ids int32 [R, T], mask bool [R, T]) that returns the logits
             [R, T, V], in jax.numpy. Those at position i predict the token at i + 1, from the
-            tokens up to i. A position whose mask is False must be invisible to all others.
+            tokens up to i. A position whose mask is False must be invisible to all others. Or a
+            causal module of PyTorch, such as AutoModelForCausalLM of Hugging Face: it is called
+            with input_ids, attention_mask and position_ids, as far as its forward takes them,
+            without gradients, on the device where it is. If it has past_key_values each distinct
+            prefix is read once; with module.config.use_cache = False it is not. It has no other
+            arguments here but context=.
         params: pytree of arrays; arguments of the compiled function, as for `as_model`.
         step: None, or a function (params, cache, ids [R, t], mask [R, t]) that reads t more tokens
             and returns (cache, logits [R, t, V]). A token whose mask is False is no token: the
@@ -68,7 +83,7 @@ class CausalLM:
     """
 
     logits: Callable[..., Any]
-    params: Any
+    params: Any = None
     _: KW_ONLY
     step: Callable[..., Any] | None = None
     init: Callable[..., Any] | None = None
@@ -84,6 +99,19 @@ class CausalLM:
         checks.functions(self, "logits", *passed)
         if self.context is not None:
             checks.whole_number(self.context, "context", least=2)
+        if self.module is not None:
+            for field in fields(self):
+                value = getattr(self, field.name)
+                if field.name not in ("logits", "context") and value is not field.default:
+                    raise InputError(
+                        f"{field.name}= is not accepted for the PyTorch module {self.name}, which "
+                        "has its own. Leave it out."
+                    )
+
+    @cached_property
+    def module(self) -> CausalModule | None:
+        """The module of PyTorch, if it is one."""
+        return CausalModule(self.logits) if is_torch(self.logits) else None
 
     @property
     def name(self) -> str:
@@ -121,7 +149,10 @@ class CausalLM:
             count = np.ones(size, np.int32)
             for place, tokens in enumerate(chunk):
                 rows[place, : len(tokens)], count[place] = tokens, len(tokens)
-            new_ids, bad = map(np.asarray, self._continued(self.params, rows, count, new))
+            if self.module is not None:
+                new_ids, bad = self.module.generated(rows, count, new)
+            else:
+                new_ids, bad = map(np.asarray, self._continued(self.params, rows, count, new))
             if bad:
                 raise ModelOutputError(f"{self.name} returned logits that are NaN.")
             continued += [cut_at(row.tolist(), stop) for row in new_ids[: len(chunk)]]
@@ -134,7 +165,9 @@ class CausalLM:
 
     @cached_property
     def vocabulary(self) -> int:
-        """V, by the shape of the logits; the model is not run."""
+        """V, by the shape of the logits; a function is not run."""
+        if self.module is not None:
+            return self.module.vocabulary
         ids = jax.ShapeDtypeStruct((1, 2), np.int32)
         mask = jax.ShapeDtypeStruct((1, 2), np.bool_)
         places = jax.ShapeDtypeStruct((1, 1), np.int32)
@@ -246,14 +279,13 @@ def log_probabilities(logits: Any, targets: Any) -> Any:
     return jnp.where(targets == NOTHING, 0.0, logs)
 
 
-def refuse_ignored_mask(answer: Answer, rows: np.ndarray) -> None:
+def refuse_ignored_mask(lm: CausalLM, answer: Answer | ModuleAnswer, rows: np.ndarray) -> None:
     """Raises ModelOutputError if tokens at places whose mask is False change an answer.
 
     rows: some hybrid rows [R, F]. Their unused places hold one token, then another.
     """
-    lm = answer.lm
     if callable(answer.measure):  # its own numbers may hide a difference
-        answer = Answer(lm, answer.layout, "tokens")
+        answer = replace(answer, measure="tokens")
     if answer in lm.checked:
         return
 
@@ -261,7 +293,7 @@ def refuse_ignored_mask(answer: Answer, rows: np.ndarray) -> None:
         with jax.default_matmul_precision(MATMUL[lm.precision]):
             return answer.filled(params, rows, filler)
 
-    run = jax.jit(filled)
+    run = jax.jit(filled) if lm.module is None else filled
     zeros, ones = (np.asarray(run(lm.params, rows, filler), np.float64) for filler in (0, 1))
     # A token that is visible moves the answer by its own share. Rounding moves it by a few units
     # of the logits' precision, as the sums over positions are of the same numbers.
@@ -368,3 +400,36 @@ def refuse_other_steps(answer: Answer, rows: np.ndarray) -> None:
             f"they differ by {apart[n, t]:.3g}. The positions of tokens go on behind those in the "
             "cache, and a token whose mask is False takes none. Fix step=, or leave it out."
         )
+
+
+def model_of(
+    lm: CausalLM,
+    layout: PromptLayout,
+    measure: Measure,
+    rows: np.ndarray,
+    memory: int,
+    drops: bool | None,
+) -> Model:
+    """The model that answers rows of a layout, after it is compared with itself on some hybrid rows
+    [R, F].
+
+    memory: bytes of a module's caches and logits; drops: whether absent segments are left out;
+    None: they are hidden, and no step is used.
+    """
+    if lm.module is not None:
+        of_module = ModuleAnswer(lm.module, layout, measure, memory)
+        refuse_ignored_mask(lm, of_module, rows)
+        if lm.module.cache_bytes:
+            refuse_other_cache(of_module, rows)
+        return as_model(of_module, backend="host")
+    answer, structure = Answer(lm, layout, measure), "plain"
+    refuse_ignored_mask(lm, answer, rows)
+    if lm.step is not None and drops is not None:
+        if "step" not in lm.checked:
+            refuse_other_steps(answer, rows)
+            lm.checked.add("step")
+        fold = TokenFold(lm, layout, measure)
+        given = {"segments": layout.segments, "last": True, "drops": drops}
+        structure = cast(Any, GivenPrefix(fold, lm.precision, **cast(Any, given)))
+    params = {} if lm.params is None else lm.params
+    return as_model(answer, params, precision=lm.precision, structure=structure)

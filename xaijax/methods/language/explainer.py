@@ -18,14 +18,7 @@ from xaijax.core.public import public_class
 from xaijax.core.typing import AnswerPath, Devices, Levels, Progress
 from xaijax.estimators.driver import EstimatorName
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.language.causal_lm import (
-    Answer,
-    CausalLM,
-    Measure,
-    TokenFold,
-    refuse_ignored_mask,
-    refuse_other_steps,
-)
+from xaijax.methods.language.causal_lm import CausalLM, Measure, model_of
 from xaijax.methods.language.layout import DONOR, MASKED, PromptLayout, bucket
 from xaijax.methods.language.prompts import (
     PLACE,
@@ -37,8 +30,8 @@ from xaijax.methods.language.prompts import (
     read_token,
     spans_of,
 )
+from xaijax.methods.language.torch_lm import MEMORY, is_torch
 from xaijax.models.as_model import as_model
-from xaijax.models.structure.prefix import GivenPrefix
 from xaijax.players.index import IndexLike
 from xaijax.players.players import Players
 from xaijax.results.explanation import Explanation
@@ -98,7 +91,7 @@ class PromptExplainer:
     and certain top-k are the same.
 
     Args:
-        lm: a `CausalLM`.
+        lm: a `CausalLM`, or a causal module of PyTorch, which is read as `CausalLM` says.
         tokenizer: a `Tokenizer` of the tokenizers package, a tokenizer of Hugging Face, or a
             function that takes a text and returns ids, or (ids, [(start, end), ...]) with the place
             of each token in the text. by="token" alone needs no places.
@@ -149,7 +142,7 @@ class PromptExplainer:
 
     def __init__(
         self,
-        lm: CausalLM,
+        lm: Any,
         tokenizer: Any,
         by: Any = "word",
         absent: Any = "drop",
@@ -169,6 +162,7 @@ class PromptExplainer:
         path: AnswerPath = "auto",
         levels: Levels = None,
     ) -> None:
+        lm = CausalLM(lm) if is_torch(lm) else lm
         checks.instance(lm, "lm", CausalLM, "a xaijax.CausalLM", " Wrap the function of logits.")
         self.lm, self._tokenizer = lm, Tokenizer(tokenizer)
         self.by, self._chat = read_by(by), read_chat(chat, self._tokenizer)
@@ -306,7 +300,8 @@ class PromptExplainer:
         """(token positions that a plan's rows read, and those without prefixes)."""
         layout = question.layout
         plain = plan.model_rows * layout.length
-        if plan.structure is None:
+        cached = self.lm.module is not None and self.lm.module.cache_bytes > 0
+        if plan.structure is None and not cached:
             return int(plain.sum()), int(plain.sum())
         drops = self._donors is None and self.absent == "drop"
         width = len(layout.of_column)
@@ -519,7 +514,6 @@ class PromptExplainer:
         """The explainer of rows of this layout, which is kept."""
         key = layout, outputs
         if key not in self._explainers:
-            answer = Answer(self.lm, layout, outputs)
             if self._donors is None:
                 background = layout.absent.astype(X.dtype)
             else:
@@ -530,31 +524,16 @@ class PromptExplainer:
             own = layout.of_column
             gone = ((own > 0) & (own % 2 == 1), own == last)
             cases = [np.where(one, background[:1], few) for one in gone]
-            refuse_ignored_mask(answer, np.concatenate(cases))
-            model = as_model(
-                answer,
-                {} if self.lm.params is None else self.lm.params,
-                precision=self.lm.precision,
-                structure=self._structure(answer, X),
-            )
+            memory = self._options["max_memory"] or MEMORY
+            # Of a masked segment a step does not know the positions.
+            steps = None if self.absent == "mask" else self._donors is None and not layout.stand_ins
+            model = model_of(self.lm, layout, outputs, np.concatenate(cases), memory, steps)
             names = segment_names(layout.players)[::-1]
             players = cast(Any, Players(layout.of_column, names))
             while len(self._explainers) >= KEPT:
                 self._explainers.pop(next(iter(self._explainers)))
             self._explainers[key] = Explainer(model, background, players, **self._options)
         return self._explainers[key]
-
-    def _structure(self, answer: Answer, X: np.ndarray) -> Any:
-        """structure= of the model: the prefixes of coalitions, if it has a step."""
-        if self.lm.step is None or self.absent == "mask":  # whose positions a step does not know
-            return "plain"
-        if "step" not in self.lm.checked:
-            refuse_other_steps(answer, X[:2])
-            self.lm.checked.add("step")
-        fold = TokenFold(self.lm, answer.layout, answer.measure)
-        drops = self._donors is None and self.absent == "drop"
-        segments, precision = answer.layout.segments, self.lm.precision
-        return GivenPrefix(fold, precision, segments=segments, last=True, drops=drops)
 
 
 def segment_names(count: int) -> tuple[str, ...]:

@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from xaijax_kernels.structures.prefixes import Segment
@@ -117,50 +115,50 @@ class PromptLayout:
             at += self.gap + self.segment
         return tuple(found)
 
-    def tokens(self, rows: jax.Array) -> jax.Array:
+    def tokens(self, rows: Any) -> Any:
         """The tokens of hybrid rows [R, F] in the order of the text, int32 [R, W], with NOTHING
         between them; the target's are the last.
         """
-        codes = rows.astype(jnp.int32)
+        codes, xp = rows.astype(np.int32), rows.__array_namespace__()
         inside = [self.part(codes, one) for one in self.segments]
         last = self.segments[-1].last
         after = codes[:, last : self.before_target + self.target]
-        return jnp.concatenate([codes[:, : self.start], *inside, after], axis=1)
+        return xp.concat([codes[:, : self.start], *inside, after], axis=1)
 
-    def part(self, rows: jax.Array, segment: Segment) -> jax.Array:
+    def part(self, rows: Any, segment: Segment) -> Any:
         """The tokens of a segment, or of a gap, of hybrid rows [R, F]; int32 [R, width]."""
-        codes = rows.astype(jnp.int32)
+        codes, xp = rows.astype(np.int32), rows.__array_namespace__()
         tokens = codes[:, segment.first : segment.last]
         if not segment.plays:
             return tokens
-        stand_in: jax.Array | int = NOTHING
+        stand_in: Any = NOTHING
         if self.stand_ins:
             p = (segment.first - self.start) // (self.gap + self.segment)
             first = self.before_target + self.target + p * self.segment
             stand_in = codes[:, first : first + self.segment]
-        tokens = jnp.where(tokens == ABSENT, stand_in, tokens)
-        return jnp.where(tokens >= DONOR, tokens - DONOR, tokens)
+        tokens = xp.where(tokens == ABSENT, stand_in, tokens)
+        return xp.where(tokens >= DONOR, tokens - DONOR, tokens)
 
-    def read(self, rows: jax.Array, filler: Any = 0) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def read(self, rows: Any, filler: Any = 0) -> tuple[Any, Any, Any]:
         """(ids int32 [R, T], mask bool [R, T], positions int32 [R, t] whose logits predict the
         target) of hybrid rows [R, F].
 
         The tokens of a row stand without gaps from the first position on. Where the mask is False
         the id is the filler.
         """
-        tokens = self.tokens(rows)
+        tokens, xp = self.tokens(rows), rows.__array_namespace__()
         empty = tokens == NOTHING
-        order = jnp.argsort(empty, axis=1, stable=True)[:, : self.length]
-        tokens = jnp.take_along_axis(tokens, order, axis=1)
+        order = xp.argsort(empty, axis=1, stable=True)[:, : self.length]
+        tokens = xp.take_along_axis(tokens, order, axis=1)
         mask = tokens >= 0
         count = (~empty).sum(axis=1, keepdims=True)
         target = (~empty[:, -self.target :]).sum(axis=1, keepdims=True)
-        places = count - target - 1 + jnp.arange(self.target)
         # The first is predicted by the last token that is seen: a hidden one says nothing.
-        seen = mask & (jnp.arange(mask.shape[1]) < count - target)
-        last = mask.shape[1] - 1 - jnp.argmax(seen[:, ::-1], axis=1)
-        places = places.at[:, 0].set(last)
-        return jnp.where(mask, tokens, filler), mask, jnp.clip(places, 0, self.length - 1)
+        seen = mask & (xp.arange(mask.shape[1]) < count - target)
+        last = mask.shape[1] - 1 - xp.argmax(seen[:, ::-1], axis=1, keepdims=True)
+        others = count - target - 1 + xp.arange(1, self.target)
+        places = xp.clip(xp.concat([last, others], axis=1), 0, self.length - 1)
+        return xp.where(mask, tokens, filler), mask, places
 
 
 def _filled(

@@ -59,7 +59,7 @@ def torch_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
                 answers = module(**inputs, **mode)
             else:
                 answers = module(inputs, **mode)
-        answers = _logits(answers, torch.Tensor, name)
+        answers = logits_of(answers, torch.Tensor, name)
         answers = answers.float() if answers.is_floating_point() else answers
         return answers.cpu().numpy()
 
@@ -101,7 +101,7 @@ def _keywords(f: Any) -> Callable[[Mapping[Any, Any]], bool]:
     return lambda rows: len(kinds) > 1 and set(rows) <= set(kinds)
 
 
-def _logits(answers: Any, kind: type, name: str) -> Any:
+def logits_of(answers: Any, kind: type, name: str) -> Any:
     """The tensor that a module answers with: its own, or the logits of several."""
     if isinstance(answers, kind):
         return answers
