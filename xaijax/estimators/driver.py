@@ -132,11 +132,11 @@ class InstanceValues:
 
 
 def _summed(
-    game: GameRun, weights: Weights, by_size: Sequence[np.ndarray], rows: np.ndarray
+    game: GameRun, weights: Weights, by_size: Callable[[], Sequence[np.ndarray]], rows: np.ndarray
 ) -> Estimate:
     """Sums over the sub-coalitions of each pair.
 
-    by_size: weights [P - s + 1] of sets of s = 1, 2, ...
+    by_size: returns weights [P - s + 1] of sets of s = 1, 2, ..., which take P^2 steps.
 
     If the model is declared random, every sub-coalition is an independent output with the standard
     deviation measured by the probe. With weights w over donors, Var phi_i = sigma^2 sum w^2 times
@@ -146,7 +146,7 @@ def _summed(
     noise, errors = game.engine.findings.noise, None
     if noise is not None:
         donors = float((game.engine.replacement.weights**2).sum())
-        of_value = np.sqrt(_squares(by_size, game.P) * donors)[:, None] * noise
+        of_value = np.sqrt(_squares(by_size(), game.P) * donors)[:, None] * noise
         errors = np.broadcast_to(of_value, (len(rows), *of_value.shape)).copy()
     return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
 
@@ -187,7 +187,7 @@ class Exact:
     def estimate(self, game: GameRun, rows: np.ndarray) -> Estimate:
         """The values of the instances `rows` [n]."""
         if game.quantity.linear:
-            return _summed(game, self.weights, [self.p], rows)
+            return _summed(game, self.weights, lambda: [self.p], rows)
         return by_tables(game, rows, lambda table: (semivalue(table, self.p), table[:, 0]))
 
 
@@ -205,7 +205,7 @@ def exact_sets(game: GameRun, of: OfSets, rows: np.ndarray) -> Estimate:
             )
         p = of(game.P)
         return by_tables(game, rows, lambda table: (of_tables(table, p), table[:, 0]))
-    return _summed(game, Weights(of), of(game.P), rows)
+    return _summed(game, Weights(of), lambda: of(game.P), rows)
 
 
 def by_pairs(game: GameRun, of: OfSets) -> np.ndarray:

@@ -20,6 +20,7 @@ Letters: P players, k of them, S and T sets, s and t their sizes.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -144,11 +145,13 @@ def derivative_weights(index: InteractionIndex, order: int, k: int) -> tuple[np.
     for s in range(1, min(order, k) + 1):
         m = k - s
         w = [index.weight(s, s + j, order) for j in range(m + 1)]
-        signed = (
-            sum(((-1) ** i * math.comb(m - t, i) * w[t + i] for i in range(m - t + 1)), Fraction(0))
-            for t in range(m + 1)
-        )
-        part = np.array([float(weight) for weight in signed])
+        # p(t) = sum_i (-1)^i C(m - t, i) w(t + i), the last of m - t differences, in whole numbers.
+        D = math.lcm(*(weight.denominator for weight in w))
+        row, last = [weight.numerator * (D // weight.denominator) for weight in w], []
+        while row:
+            last.append(float(Fraction(row[-1], D)))
+            row = [a - b for a, b in itertools.pairwise(row)]
+        part = np.array(last[::-1])
         part.flags.writeable = False
         parts.append(part)
     return tuple(parts)

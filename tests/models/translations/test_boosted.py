@@ -367,18 +367,26 @@ def test_a_changed_booster_of_xgboost_is_noticed(how, tmp_path):
         model.predict(X[:1])
 
 
-def test_another_leaf_of_a_booster_without_splits_is_noticed(tmp_path):
-    """Neither gains nor settings differ."""
-    options = XGB | {"gamma": 1e9, "base_score": 0.5}
-    fitted, other = (made("xgboost", "XGBRegressor", options).fit(X, y) for y in (VALUE, -VALUE))
-    assert fitted.get_booster().get_score() == other.get_booster().get_score() == {}
-    for number, one in enumerate((fitted, other)):
-        one.save_model(tmp_path / f"{number}.json")
-    fitted.get_booster().load_model(tmp_path / "0.json")  # settings are then those of any model
+@pytest.mark.parametrize("splits", [0, 1])
+def test_another_leaf_of_a_tree_without_splits_is_noticed(splits, tmp_path):
+    """Neither gains nor settings differ; other trees have splits, or none has."""
+    library = pytest.importorskip("xgboost")
+    fitted = made("xgboost", "XGBRegressor", XGB | {"gamma": 0 if splits else 1e9}).fit(X, VALUE)
+    booster, data = fitted.get_booster(), library.DMatrix(X, label=VALUE + 1)
+    booster.set_param({"gamma": 1e9})
+    booster.update(data, XGB["n_estimators"])
+    assert bool(booster.get_score()) == bool(splits)
+    saved = json.loads(bytes(booster.save_raw("json")))
+    for number in range(2):
+        (tmp_path / f"{number}.json").write_text(json.dumps(saved))
+        last = saved["learner"]["gradient_booster"]["model"]["trees"][-1]
+        assert last["left_children"] == [-1]
+        last["base_weights"][0] = last["split_conditions"][0] = 0.75
+    booster.load_model(tmp_path / "0.json")  # settings are then those of any model
     model = xj.as_model(fitted)
     model.predict(X)
     model.predict(X[:1])
-    fitted.get_booster().load_model(tmp_path / "1.json")
+    booster.load_model(tmp_path / "1.json")
     with pytest.raises(xj.InputError, match="has changed since as_model"):
         model.predict(X[:1])
 

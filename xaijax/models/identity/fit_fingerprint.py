@@ -278,9 +278,9 @@ def once_a_fit(
 
 # A booster's state is in C++. Boosters change in place: by further rounds, leaves that are set or
 # refreshed, or loading another model. The state read here changes with each of these: for XGBoost
-# the settings and the gains of all splits (without splits, its full dump), for the others their
-# full dump. A leaf of LightGBM can be set to another value, which neither gains nor bounds of
-# leaves show.
+# the settings, the gains of all splits and the margin of a row without values, to which trees
+# without splits add their leaf; for the others their full dump. A leaf of LightGBM can be set to
+# another value, which neither gains nor bounds of leaves show.
 
 State = Callable[[Any], tuple[str | bytes, ...]]
 
@@ -297,14 +297,14 @@ def booster_state(kind: type) -> State | None:
 
 
 def _xgboost(booster: Any) -> tuple[str | bytes, ...]:
+    facts = booster.num_boosted_rounds(), booster.attributes()
     try:
         gains = booster.get_score(importance_type="total_gain")
-    except ValueError:  # a linear booster has no splits
-        gains = {}
-    facts = booster.num_boosted_rounds(), booster.attributes()
-    # Without splits, leaves and coefficients alone are the model.
-    written = repr(gains) if gains else bytes(booster.save_raw("ubj"))
-    return repr(facts), booster.save_config(), written
+    except ValueError:  # a linear booster has no splits: its coefficients are the model
+        return repr(facts), booster.save_config(), bytes(booster.save_raw("ubj"))
+    row = np.full((1, booster.num_features()), np.nan, np.float32)
+    empty = booster.inplace_predict(row, predict_type="margin", validate_features=False)
+    return repr(facts), booster.save_config(), repr(gains), empty.tobytes()
 
 
 def _lightgbm(booster: Any) -> tuple[str | bytes, ...]:

@@ -198,9 +198,9 @@ def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarr
 
     def named(x: Any, place: int) -> Any:
         if isinstance(x, ColumnwiseArray | Uniform):
-            of_row = row.reshape(R, *[1] * (len(x.shape) - 1)) * names
+            of_row = row.reshape(R, *[1] * (len(x.shape) - 1)).astype("int32") * np.int32(names)
             owner = x.owner if isinstance(x, ColumnwiseArray) else np.full(x.shape[1:], NONE)
-            return (of_row + owner[None] + 1).astype("int32")
+            return of_row + (owner[None] + 1).astype("int32")
         joins = equation.primitive.name in ("concatenate", "stack")
         if joins or (place and isinstance(x, Tracer)):  # the position depends on the row
             raise NoLayer

@@ -280,16 +280,21 @@ class Reader:
                 f"on {len(self.sources)} columns."
             )
         table = rows_of(rows)
-        if not table.is_frame and self._plain:
-            filled = any(source.filled for source in self.sources)
+        plain, codes = self._plain(table, rows), np.zeros((len(rows), width), self.dtype)
+        if plain:
+            numbers = rows if len(plain) == width else np.asarray(rows)[:, plain]
             if self.shifted:
-                rows = np.asarray(rows, np.float64) - [source.shift for source in self.sources]
-            return self._numbers(rows, "a value", filled, argument)
-        codes = np.zeros((len(rows), width), self.dtype)
+                numbers = np.asarray(numbers, np.float64) - [self.sources[j].shift for j in plain]
+            filled = any(self.sources[j].filled for j in plain)
+            narrow = self._numbers(numbers, "a value", filled, argument)
+            if len(plain) == width:
+                return narrow
+            codes[:, plain] = narrow
+        done = set(plain)
         for source in self.sources:
             j = source.index
-            if source.read is None:
-                continue  # all equal, so that nothing is read
+            if source.read is None or j in done:
+                continue  # without a reader all codes are equal
             if source.categories is not None and source.categories.refuses(table, j):
                 wanted = "of a frame" if source.categories.framed else "by their numbers"
                 raise Untranslatable(f"{argument}, column {source.name}: not categories {wanted}")
@@ -313,10 +318,14 @@ class Reader:
             ]
         )
 
-    @property
-    def _plain(self) -> bool:
-        """Whether all columns are numbers, and no threshold is near."""
-        return all(source.read == "value" and not source.cuts for source in self.sources)
+    def _plain(self, table: Any, rows: Any) -> list[int]:
+        """The columns of an array that are numbers without a threshold near: one step reads them
+        all."""
+        if table.is_frame:
+            return []
+        plain = [s.index for s in self.sources if s.read == "value" and not s.cuts]
+        own = len(plain) == len(self.sources) or np.asarray(rows).dtype.kind in "biuf"
+        return plain if own else []
 
     def _mapped(self, rows: np.ndarray, argument: str) -> np.ndarray:
         """A chunk of a memory map, which is read too late to fall back to the host."""
