@@ -207,7 +207,7 @@ def test_parts_and_models_that_are_refused() -> None:
         fd.FunctionPart(lambda rows: rows, 3, 1).answers(X[:, :3])
     for call, words in (
         (lambda: fd.split_network(X, y, {"shop": [0]}, embedding=3), "embedding=3"),
-        (lambda: fd.split_network(X, y * 0, {"shop": [0]}), "both of them"),
+        (lambda: fd.split_network(X, y * 0, {"shop": [0]}), "both must occur"),
         (lambda: fd.split_trees(X, y[:9], {"shop": [0]}), r"\[50\] is needed"),
         (lambda: fd.split_trees(X, y, {}), "guests is empty"),
         (lambda: fd.split_trees(X, y, {"shop": [9]}), "guests"),

@@ -71,7 +71,7 @@ def test_sampled():
     [
         ({"quantity": "rate"}, "proxies are found by quantity='disparity'"),
         ({"members": SEX == 0, "quantity": "disparity", "difference": "l1"}, "is a distance"),
-        ({"members": SEX == 0, "quantity": "disparity", "outcome": "proba"}, "no one order"),
+        ({"members": SEX == 0, "quantity": "disparity", "outcome": "proba"}, "no single order"),
     ],
 )
 def test_what_has_no_order_is_refused_before_the_model_is_asked(options, match):
