@@ -274,9 +274,10 @@ def setup_row(size: Size) -> OneRow:
     its TreeExplainer for the forest.
 
     Missed: shap's TreeExplainer reads one forest in 0.1 ms and asks scikit-learn nothing, while
-    ours compares each row's answer with the estimator's own and checks its fit. The network's 5,120
-    hybrids are 160 calls of 32 rows, at 40 microseconds each. shap's products in NumPy wait for
-    XLA's threads here: in a process without them the network's ratio was 4.4 (2026-12-01).
+    ours compares each row's answer with the estimator's own and checks its fit; the network's ratio
+    is not to be trusted, since shap's NumPy waits for XLA's threads in this process: timed before
+    ours ran it was 4.4, which misses the goal. Its 5,120 hybrids are 160 calls of 32 rows, at 40
+    microseconds each.
     """
     if size == "smoke":
         return OneRow(("host",), 1, 1)

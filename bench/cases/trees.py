@@ -346,9 +346,9 @@ def setup_large(size: Size) -> Large:
     peer = by_woodelf(model, background)
 
     booster, cuts = model.get_booster(), thresholds(model)
-    beside = np.zeros(len(X), bool)
+    next_to = np.zeros(len(X), bool)
     for x, own in zip(X.T, cuts, strict=True):
-        beside |= np.isin(x, np.nextafter(own.astype(np.float32), np.float32(-np.inf)))
+        next_to |= np.isin(x, np.nextafter(own.astype(np.float32), np.float32(-np.inf)))
 
     def check(results: Results) -> list[Agreement]:
         found, theirs = results[OURS], results[WOODELF]
@@ -356,7 +356,7 @@ def setup_large(size: Size) -> Large:
         most = np.argsort(off)[-2:]
         wanted = np.array([by_leaves(booster, X[n], background) for n in most])
         return [
-            close(f"values and {WOODELF}'s", found.values[~beside], theirs[~beside]),
+            close(f"values and {WOODELF}'s", found.values[~next_to], theirs[~next_to]),
             close(
                 f"values that differ most from {WOODELF}'s, by leaves", found.values[most], wanted
             ),

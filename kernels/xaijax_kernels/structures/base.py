@@ -123,8 +123,9 @@ class Layer(Protocol):
 
     @property
     def level(self) -> Any:
-        """Magnitude, besides a unit's own, that limits rounding if it is split into parts; [H], or
-        0."""
+        """The size at which a unit in parts is rounded, where it exceeds the unit's own; [H],
+        or 0.
+        """
         return 0.0
 
     @property

@@ -117,8 +117,8 @@ def crossed_means(
             hidden = known.joined(parts[c], theirs)  # [n, D, H]
             answers = head(params, hidden.reshape(-1, hidden.shape[-1])).reshape(*same.shape, -1)
             answers = jnp.where(same[:, :, None], x_answers, answers)
-            flat, beside = (-1, answers.shape[2]), jnp.broadcast_to(x_answers, answers.shape)
-            scores = score(answers.reshape(flat), beside.reshape(flat)).reshape(*same.shape, -1)
+            flat, of_x = (-1, answers.shape[2]), jnp.broadcast_to(x_answers, answers.shape)
+            scores = score(answers.reshape(flat), of_x.reshape(flat)).reshape(*same.shape, -1)
             start = jnp.where(first, placed(start, scores[:, 0], c), start)
             meant = weight[:, None] > 0
             change = jnp.where(meant, scores - start[c][:, None], 0)

@@ -63,8 +63,8 @@ def drawn_scores(
         of_x = own_head(params, known.joined(of_x, nothing)[:, 0])[None]  # [1, D, A]
         answers = head(params, known.joined(hidden.reshape(-1, H), nothing)[:, 0])
         answers = jnp.where(same[:, :, None], of_x, answers.reshape(L, D, -1))
-        flat, beside = (-1, answers.shape[2]), jnp.broadcast_to(of_x, answers.shape)
-        scored = score(answers.reshape(flat), beside.reshape(flat))
+        flat, wide = (-1, answers.shape[2]), jnp.broadcast_to(of_x, answers.shape)
+        scored = score(answers.reshape(flat), wide.reshape(flat))
         return scored.reshape(L, D, -1), any_bad(kept_scores(scored))
 
     scores, bad = jax.lax.map(tile, (instance, donor, listed))

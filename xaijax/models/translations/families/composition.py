@@ -30,7 +30,7 @@ def pipeline(estimator: Any, columns: Columns) -> Translation:
         try:
             return _chained(estimator, columns.for_thresholds())
         except Untranslatable:
-            pass  # a step reads a scaler's outputs, so they are computed
+            pass  # a step needs a scaler's outputs, not only thresholds: they are computed below
     return _chained(estimator, columns)
 
 
